@@ -1,0 +1,124 @@
+//! Scalars: numbers, text, and the types that read themselves.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::Decoder;
+use crate::json::{self, SyntaxError};
+use crate::schema::{Shape, Type};
+use crate::value::Value;
+use crate::{quantity, time};
+
+impl Decoder<'_> {
+    /// Reads a value that is neither struct, map nor list; `first` is its first byte, and not null.
+    pub(super) fn scalar(&mut self, ty: &Type, first: u8, slot: &mut Value) -> Result<(), SyntaxError> {
+        match (&ty.shape, first) {
+            (Shape::Bool, b't' | b'f') => *slot = Value::Bool(self.scanner.bool()?),
+            (Shape::String, b'"') => *slot = Value::String(self.scanner.string()?),
+            (Shape::Int32 | Shape::Int64, b'-' | b'0'..=b'9') => self.int(ty, slot)?,
+            (Shape::Float, b'-' | b'0'..=b'9') => *slot = float(self.scanner.number()?),
+            (Shape::Bytes, b'"') => self.bytes(slot)?,
+            (Shape::Time | Shape::MicroTime | Shape::Duration, b'"') => self.moment(ty, slot)?,
+            (Shape::Quantity, _) => self.quantity(first, slot)?,
+            (Shape::IntOrString, b'"') => *slot = Value::String(self.scanner.string()?),
+            (Shape::IntOrString, b'-' | b'0'..=b'9') => self.int_or_string(slot)?,
+            (Shape::Time | Shape::MicroTime | Shape::Duration, _) => self.own_mismatch("string")?,
+            (Shape::IntOrString, _) => self.own_mismatch("int32")?,
+            _ => {
+                let word = self.skip_word()?;
+                self.mismatch(word, &ty.go);
+            }
+        }
+        Ok(())
+    }
+
+    fn int(&mut self, ty: &Type, slot: &mut Value) -> Result<(), SyntaxError> {
+        let literal = self.scanner.number()?;
+        match literal.parse::<i64>() {
+            Ok(int) if fits(ty, int) => *slot = Value::Int(int),
+            _ => self.mismatch(format_args!("number {literal}"), &ty.go),
+        }
+        Ok(())
+    }
+
+    fn int_or_string(&mut self, slot: &mut Value) -> Result<(), SyntaxError> {
+        let literal = self.scanner.number()?;
+        match literal.parse::<i32>() {
+            Ok(int) => *slot = Value::Int(int.into()),
+            Err(_) => {
+                let message = self.mismatch_message(format_args!("number {literal}"), "int32");
+                self.give_up(message);
+            }
+        }
+        Ok(())
+    }
+
+    fn bytes(&mut self, slot: &mut Value) -> Result<(), SyntaxError> {
+        let text = self.scanner.string()?;
+        let plain: String = text.chars().filter(|char| !matches!(char, '\r' | '\n')).collect();
+        match STANDARD.decode(&plain) {
+            Ok(bytes) => *slot = STANDARD.encode(bytes).into(),
+            Err(error) => self.fail(base64_error(&plain, error)),
+        }
+        Ok(())
+    }
+
+    fn moment(&mut self, ty: &Type, slot: &mut Value) -> Result<(), SyntaxError> {
+        let text = self.scanner.string()?;
+        let canonical = match ty.shape {
+            Shape::Time => time::parse_time(&text).map_err(|error| error.to_string()),
+            Shape::MicroTime => time::parse_micro_time(&text).map_err(|error| error.to_string()),
+            _ => time::parse_duration(&text).map(Some).map_err(|error| error.to_string()),
+        };
+        match canonical {
+            Ok(canonical) => *slot = canonical.into(),
+            Err(error) => self.give_up(error),
+        }
+        Ok(())
+    }
+
+    fn quantity(&mut self, first: u8, slot: &mut Value) -> Result<(), SyntaxError> {
+        let start = self.scanner.offset();
+        let text = match first {
+            b'"' => self.scanner.string()?,
+            _ => {
+                json::skip(&mut self.scanner)?;
+                String::from_utf8_lossy(self.scanner.slice(start, self.scanner.offset())).trim().into()
+            }
+        };
+        match quantity::canonical(&text) {
+            Ok(canonical) => *slot = canonical.into(),
+            Err(error) => self.give_up(error.to_string()),
+        }
+        Ok(())
+    }
+
+    /// A type that reads itself found something else than `go`.
+    fn own_mismatch(&mut self, go: &str) -> Result<(), SyntaxError> {
+        let word = self.skip_word()?;
+        let message = self.mismatch_message(word, go);
+        self.give_up(message);
+        Ok(())
+    }
+}
+
+fn fits(ty: &Type, int: i64) -> bool {
+    matches!(ty.shape, Shape::Int64) || i32::try_from(int).is_ok()
+}
+
+fn float(literal: &str) -> Value {
+    match (json::number(literal), literal.parse::<f64>()) {
+        (value @ Value::Int(_), _) => value,
+        (_, Ok(number)) => json::number(&json::write_number(number)),
+        (value, Err(_)) => value,
+    }
+}
+
+/// Go names the first byte that it could not use.
+pub(super) fn base64_error(text: &str, error: base64::DecodeError) -> String {
+    let at = match error {
+        base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
+        base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => text.len() / 4 * 4,
+    };
+    format!("illegal base64 data at input byte {at}")
+}

@@ -1,0 +1,269 @@
+//! Reading an object of a known shape from JSON, with the verdicts of Go's decoder.
+//!
+//! One pass over the text: a field of the wrong type is remembered and reading goes on, as upstream does, so
+//! that a syntax error further down still wins. Fields that the schema does not know, and fields that come
+//! twice, are left out and reported; the caller decides whether that is an error.
+//!
+//! Invariant: what comes out is canonical.
+
+mod literal;
+mod restore;
+mod type_meta;
+
+pub use restore::restore;
+pub use type_meta::{TypeMeta, type_meta};
+
+use std::collections::HashSet;
+
+use crate::json::{self, Scanner, SyntaxError};
+use crate::schema::{Alternative, Shape, Struct, Type, canonical};
+use crate::value::{Map, Str, Value};
+
+/// The most complaints about unknown and repeated fields that are kept.
+const MAX_COMPLAINTS: usize = 100;
+
+/// An object as read.
+#[derive(Debug)]
+pub struct Decoded {
+    /// The object, canonical.
+    pub value: Value,
+    /// What a strict reader would refuse: `unknown field "spec.replicaz"`.
+    pub complaints: Vec<String>,
+}
+
+/// Why text is not an object of its type.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// It is not JSON.
+    #[error(transparent)]
+    Syntax(#[from] SyntaxError),
+    /// A field has a wrong type, in the words of Go's decoder.
+    #[error("{0}")]
+    Type(String),
+}
+
+/// Reads an object of type `ty`.
+pub fn decode(ty: &Struct, text: &[u8]) -> Result<Decoded, DecodeError> {
+    let mut decoder = Decoder {
+        scanner: Scanner::new(text),
+        first_error: None,
+        fatal: None,
+        complaints: Vec::new(),
+        seen: HashSet::new(),
+        strict_path: String::new(),
+        owner: Str::default(),
+        fields: Vec::new(),
+    };
+    let mut value = Value::Null;
+    decoder.top(ty, &mut value)?;
+    decoder.scanner.end()?;
+    if let Some(error) = decoder.fatal.or(decoder.first_error) {
+        return Err(DecodeError::Type(error));
+    }
+    if !matches!(value, Value::Map(_)) {
+        value = Value::object();
+    }
+    canonical(ty, &mut value);
+    Ok(Decoded { value, complaints: decoder.complaints })
+}
+
+struct Decoder<'a> {
+    scanner: Scanner<'a>,
+    /// The first field with a wrong type; reading went on.
+    first_error: Option<String>,
+    /// An error after which Go reads no further. It wins over `first_error`.
+    fatal: Option<String>,
+    complaints: Vec<String>,
+    seen: HashSet<String>,
+    /// Where we are, for complaints: `spec.containers[0]`.
+    strict_path: String,
+    /// The struct whose field is being read, and the names that led here, for type errors.
+    owner: Str,
+    fields: Vec<Str>,
+}
+
+impl Decoder<'_> {
+    fn top(&mut self, ty: &Struct, slot: &mut Value) -> Result<(), SyntaxError> {
+        match self.scanner.peek()? {
+            b'{' => self.fill_struct(ty, slot, true),
+            b'n' => self.scanner.null(),
+            _ => {
+                let word = self.skip_word()?;
+                let (package, name) = (ty.package(), &ty.name);
+                self.fail(format!("json: cannot unmarshal {word} into Go value of type {package}.{name}"));
+                Ok(())
+            }
+        }
+    }
+
+    fn value(&mut self, ty: &Type, slot: &mut Value) -> Result<(), SyntaxError> {
+        let first = self.scanner.peek()?;
+        if first == b'n' && !matches!(ty.shape, Shape::Json) {
+            *slot = Value::Null;
+            return self.scanner.null();
+        }
+        match (&ty.shape, first) {
+            (Shape::Struct(inner), b'{') => self.fill_struct(inner, slot, false),
+            (Shape::Or(_, inner), b'{') => self.fill_struct(inner, slot, false),
+            (Shape::Or(Alternative::List, inner), b'[') => {
+                let item = Type { shape: Shape::Struct(inner.clone()), go: ty.go.clone() };
+                self.list(&item, slot)
+            }
+            (Shape::Or(Alternative::Strings, _), b'[') | (Shape::Or(Alternative::Bool, _), b't' | b'f') => {
+                *slot = json::read(&mut self.scanner)?;
+                Ok(())
+            }
+            (Shape::Map(item), b'{') => self.map(item, slot),
+            (Shape::List(item), b'[') => self.list(item, slot),
+            (Shape::Raw | Shape::Json, _) => {
+                *slot = json::read(&mut self.scanner)?;
+                Ok(())
+            }
+            (Shape::Struct(_) | Shape::Map(_) | Shape::List(_) | Shape::Or(..), _) => {
+                let word = self.skip_word()?;
+                self.mismatch(word, &ty.go);
+                Ok(())
+            }
+            _ => self.scalar(ty, first, slot),
+        }
+    }
+
+    fn fill_struct(&mut self, ty: &Struct, slot: &mut Value, top: bool) -> Result<(), SyntaxError> {
+        let map = slot.make_map();
+        let (path_len, depth, owner) = (self.strict_path.len(), self.fields.len(), self.owner.clone());
+        let mut given = HashSet::new();
+        self.scanner.open_map()?;
+        while let Some(key) = self.scanner.key()? {
+            let Some(field) = ty.field(&key) else {
+                if (top || ty.is_kind()) && matches!(key.as_str(), "kind" | "apiVersion") {
+                    self.owner = ty.name.clone();
+                    self.fields.push(key.clone());
+                    self.type_meta_field(&key, map)?;
+                    self.fields.truncate(depth);
+                    self.owner = owner.clone();
+                } else {
+                    self.complain("unknown", &key);
+                    json::skip(&mut self.scanner)?;
+                }
+                continue;
+            };
+            if !given.insert(field.name.clone()) {
+                self.complain("duplicate", &key);
+            }
+            self.owner = ty.name.clone();
+            if let Some(at) = field.embedded {
+                self.fields.push(ty.embedded()[at].message.name.clone());
+            }
+            self.fields.push(key.clone());
+            self.enter(&key);
+            self.value(&field.ty, map.entry(&key))?;
+            self.strict_path.truncate(path_len);
+            self.fields.truncate(depth);
+            self.owner = owner.clone();
+        }
+        Ok(())
+    }
+
+    fn type_meta_field(&mut self, key: &str, map: &mut Map) -> Result<(), SyntaxError> {
+        if map.contains_key(key) {
+            self.complain("duplicate", key);
+        }
+        let text = Type { shape: Shape::String, go: "string".into() };
+        let first = self.scanner.peek()?;
+        let slot = map.entry(key);
+        if first == b'n' {
+            return self.scanner.null();
+        }
+        self.scalar(&text, first, slot)
+    }
+
+    fn map(&mut self, item: &Type, slot: &mut Value) -> Result<(), SyntaxError> {
+        let map = slot.make_map();
+        let path_len = self.strict_path.len();
+        let mut given = HashSet::new();
+        self.scanner.open_map()?;
+        while let Some(key) = self.scanner.key()? {
+            if !given.insert(key.clone()) {
+                self.complain("duplicate", &key);
+            }
+            self.enter(&key);
+            let mut value = Value::Null;
+            self.value(item, &mut value)?;
+            map.insert(key, zero_if_null(item, value));
+            self.strict_path.truncate(path_len);
+        }
+        Ok(())
+    }
+
+    fn list(&mut self, item: &Type, slot: &mut Value) -> Result<(), SyntaxError> {
+        let path_len = self.strict_path.len();
+        let mut items = Vec::new();
+        self.scanner.open_list()?;
+        while self.scanner.item()? {
+            self.strict_path += &format!("[{}]", items.len());
+            let mut value = Value::Null;
+            self.value(item, &mut value)?;
+            items.push(zero_if_null(item, value));
+            self.strict_path.truncate(path_len);
+        }
+        *slot = Value::List(items);
+        Ok(())
+    }
+
+    fn enter(&mut self, key: &str) {
+        if !self.strict_path.is_empty() {
+            self.strict_path.push('.');
+        }
+        self.strict_path += key;
+    }
+
+    fn complain(&mut self, what: &str, key: &str) {
+        let path = match self.strict_path.as_str() {
+            "" => key.to_string(),
+            path => format!("{path}.{key}"),
+        };
+        let complaint = format!("{what} field {}", json::quote(&path));
+        if self.complaints.len() < MAX_COMPLAINTS && self.seen.insert(complaint.clone()) {
+            self.complaints.push(complaint);
+        }
+    }
+
+    /// Skips the next value and says what it was.
+    fn skip_word(&mut self) -> Result<&'static str, SyntaxError> {
+        let word = match self.scanner.peek()? {
+            b'{' => "object",
+            b'[' => "array",
+            b'"' => "string",
+            b't' | b'f' => "bool",
+            b'n' => "null",
+            _ => "number",
+        };
+        json::skip(&mut self.scanner)?;
+        Ok(word)
+    }
+
+    fn mismatch(&mut self, found: impl std::fmt::Display, go: &str) {
+        let message = self.mismatch_message(found, go);
+        self.fail(message);
+    }
+
+    fn mismatch_message(&self, found: impl std::fmt::Display, go: &str) -> String {
+        let fields: Vec<&str> = self.fields.iter().map(Str::as_str).collect();
+        let (owner, field) = (&self.owner, fields.join("."));
+        format!("json: cannot unmarshal {found} into Go struct field {owner}.{field} of type {go}")
+    }
+
+    fn fail(&mut self, message: String) {
+        self.first_error.get_or_insert(message);
+    }
+
+    /// An error of a type that reads itself, after which Go gives up.
+    fn give_up(&mut self, message: String) {
+        self.fatal.get_or_insert(message);
+    }
+}
+
+/// Inside lists and maps Go has no "absent": null is the zero value.
+fn zero_if_null(ty: &Type, value: Value) -> Value {
+    if value.is_null() { ty.zero() } else { value }
+}

@@ -1,0 +1,369 @@
+//! Giving a loose value its type, with the verdicts of Go's converter.
+//!
+//! Kubernetes: a strategic merge patch is applied to loose maps, which then become typed objects without being
+//! written as JSON in between. That road (`runtime.FromUnstructured`) has words and rules of its own: it stops at
+//! the first wrong type, in the order of the fields, and numbers that are too big lose their upper bits.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::literal::base64_error;
+use super::{DecodeError, Decoded, decode, zero_if_null};
+use crate::json;
+use crate::quantity;
+use crate::schema::{Alternative, Shape, Struct, Type, canonical};
+use crate::time;
+use crate::value::{Map, Str, Value};
+
+/// Makes `value` an object of type `ty`. Fields that the schema does not know are left out and reported.
+pub fn restore(ty: &Struct, value: Value) -> Result<Decoded, DecodeError> {
+    let mut converter = Converter::default();
+    let mut value = converter.top(ty, value).map_err(DecodeError::Type)?;
+    canonical(ty, &mut value);
+    converter.complaints.sort();
+    Ok(Decoded { value, complaints: converter.complaints })
+}
+
+#[derive(Default)]
+struct Converter {
+    complaints: Vec<String>,
+    /// Where we are: `spec.containers[0]`.
+    path: String,
+}
+
+impl Converter {
+    fn top(&mut self, ty: &Struct, value: Value) -> Result<Value, String> {
+        let Value::Map(map) = value else { return Ok(Value::object()) };
+        self.named(ty, map)
+    }
+
+    /// A struct whose objects say what they are.
+    fn named(&mut self, ty: &Struct, mut map: Map) -> Result<Value, String> {
+        let text = Type { shape: Shape::String, go: "string".into() };
+        let mut result = Map::with_capacity(map.len());
+        for name in ["kind", "apiVersion"] {
+            if ty.field(name).is_none()
+                && let Some(value) = map.remove(name)
+            {
+                result.insert(name, self.value(&text, value)?);
+            }
+        }
+        self.fields(ty, map, &mut result)?;
+        Ok(Value::Map(result))
+    }
+
+    fn value(&mut self, ty: &Type, value: Value) -> Result<Value, String> {
+        match (&ty.shape, value) {
+            (_, Value::Null) => Ok(Value::Null),
+            (Shape::Struct(inner), value) => self.structure(inner, value),
+            (Shape::Map(item), value) => self.map(item, value),
+            (Shape::List(item), value) => self.list(item, value),
+            (Shape::Raw | Shape::Json, value) => Ok(rewritten(value)),
+            (Shape::Or(or, inner), value) => alternative(*or, inner, value),
+            (_, value) => scalar(ty, value),
+        }
+    }
+
+    fn structure(&mut self, ty: &Struct, value: Value) -> Result<Value, String> {
+        let Value::Map(map) = value else {
+            return Err(format!("cannot restore struct from: {}", kind(&value)));
+        };
+        if ty.is_kind() {
+            return self.named(ty, map);
+        }
+        let mut result = Map::with_capacity(map.len());
+        self.fields(ty, map, &mut result)?;
+        Ok(Value::Map(result))
+    }
+
+    fn fields(&mut self, ty: &Struct, mut map: Map, result: &mut Map) -> Result<(), String> {
+        for field in ty.fields() {
+            let Some(value) = map.remove(&field.name) else { continue };
+            let value = self.below(&field.name, |converter| converter.value(&field.ty, value))?;
+            result.insert(field.name.clone(), value);
+        }
+        for name in map.keys() {
+            self.below(name, |converter| {
+                let complaint = format!("unknown field \"{}\"", converter.path);
+                converter.complaints.push(complaint);
+            });
+        }
+        Ok(())
+    }
+
+    fn map(&mut self, item: &Type, value: Value) -> Result<Value, String> {
+        let Value::Map(map) = value else {
+            return Err(format!("cannot restore map from {}", kind(&value)));
+        };
+        let members =
+            map.into_iter().map(|(key, value)| Ok((key, zero_if_null(item, self.value(item, value)?))));
+        Ok(Value::Map(members.collect::<Result<Map, String>>()?))
+    }
+
+    fn list(&mut self, item: &Type, value: Value) -> Result<Value, String> {
+        let Value::List(items) = value else {
+            return Err(format!("cannot restore slice from {}", kind(&value)));
+        };
+        let length = self.path.len();
+        let mut result = Vec::with_capacity(items.len());
+        for (index, value) in items.into_iter().enumerate() {
+            self.path += &format!("[{index}]");
+            result.push(zero_if_null(item, self.value(item, value)?));
+            self.path.truncate(length);
+        }
+        Ok(Value::List(result))
+    }
+
+    /// Kubernetes: the path of what is in a free map lacks the key.
+    fn below<T>(&mut self, name: &str, convert: impl FnOnce(&mut Converter) -> T) -> T {
+        let length = self.path.len();
+        if length > 0 {
+            self.path.push('.');
+        }
+        self.path += name;
+        let result = convert(self);
+        self.path.truncate(length);
+        result
+    }
+}
+
+/// Kubernetes: what is kept as it came is written as JSON once more on this road.
+fn rewritten(value: Value) -> Value {
+    match value {
+        Value::Map(map) => {
+            let mut map: Map = map.into_iter().map(|(key, value)| (key, rewritten(value))).collect();
+            map.sort();
+            Value::Map(map)
+        }
+        Value::List(items) => items.into_iter().map(rewritten).collect::<Vec<_>>().into(),
+        Value::Number(_) => value.as_f64().map_or(value, |number| json::number(&json::write_number(number))),
+        other => other,
+    }
+}
+
+/// Types that read themselves, by the rules of JSON and silent about unknown fields.
+fn alternative(or: Alternative, inner: &Struct, value: Value) -> Result<Value, String> {
+    match (or, value) {
+        (_, Value::Map(map)) => reread(inner, map),
+        (Alternative::Bool, value @ Value::Bool(_)) => Ok(value),
+        (Alternative::Bool, _) => Err("boolean or JSON schema expected".into()),
+        (Alternative::List, Value::List(items)) => {
+            let schemas = items.into_iter().map(|item| alternative(Alternative::List, inner, item));
+            Ok(schemas.collect::<Result<Vec<_>, _>>()?.into())
+        }
+        (Alternative::Strings, Value::List(items)) => match items.iter().find(|item| item.as_str().is_none())
+        {
+            Some(odd) => Err(wrong(odd.go_word(), "string")),
+            None => Ok(Value::List(items)),
+        },
+        _ => Ok(Value::Null),
+    }
+}
+
+fn reread(ty: &Struct, mut map: Map) -> Result<Value, String> {
+    map.retain(|name, _| ty.field(name).is_some());
+    let text = json::to_string(&Value::Map(map));
+    decode(ty, text.as_bytes()).map(|decoded| decoded.value).map_err(|error| error.to_string())
+}
+
+fn scalar(ty: &Type, value: Value) -> Result<Value, String> {
+    match (&ty.shape, value) {
+        (Shape::Bool, value @ Value::Bool(_)) => Ok(value),
+        (Shape::String, value @ Value::String(_)) => Ok(value),
+        (Shape::Int32, Value::Int(int)) => Ok(Value::Int((int as i32).into())),
+        (Shape::Int64, value @ Value::Int(_)) => Ok(value),
+        (Shape::Int32 | Shape::Int64, value @ Value::Number(_)) => whole_number(ty, &value),
+        (Shape::Float, value @ (Value::Int(_) | Value::Number(_))) => Ok(value),
+        (Shape::String, Value::Int(_)) => Err(format!("cannot convert int64 to {}", ty.go)),
+        (Shape::Bytes, value) => bytes(value),
+        (Shape::Quantity, value) => quantity_text(&value),
+        (Shape::IntOrString, value) => int_or_string(value),
+        (Shape::Time | Shape::MicroTime | Shape::Duration, value) => moment(&ty.shape, &value),
+        _ => Err(format!("unrecognized type: {}", go_kind(&ty.shape))),
+    }
+}
+
+fn whole_number(ty: &Type, value: &Value) -> Result<Value, String> {
+    let number = value.as_f64().unwrap_or_default();
+    if number.trunc() != number {
+        return Err(format!("cannot convert float64 to {}", ty.go));
+    }
+    // A number that is too big becomes the least one.
+    let int = if number < i64::MAX as f64 { number as i64 } else { i64::MIN };
+    scalar(ty, Value::Int(int))
+}
+
+fn bytes(value: Value) -> Result<Value, String> {
+    let Value::String(text) = &value else {
+        return Err(format!("cannot restore slice from {}", kind(&value)));
+    };
+    let plain: String = text.chars().filter(|char| !matches!(char, '\r' | '\n')).collect();
+    match STANDARD.decode(&plain) {
+        Ok(bytes) => Ok(STANDARD.encode(bytes).into()),
+        Err(error) => Err(format!("error decoding from json: {}", base64_error(&plain, error))),
+    }
+}
+
+fn quantity_text(value: &Value) -> Result<Value, String> {
+    let text: Str = match value {
+        Value::String(text) => text.clone(),
+        other => json::to_string(other).into(),
+    };
+    quantity::canonical(&text).map(Value::from).map_err(|error| error.to_string())
+}
+
+fn int_or_string(value: Value) -> Result<Value, String> {
+    match value {
+        Value::String(_) => Ok(value),
+        Value::Int(int) if i32::try_from(int).is_ok() => Ok(value),
+        Value::Int(_) | Value::Number(_) => {
+            Err(wrong(&format!("number {}", json::to_string(&value)), "int32"))
+        }
+        other => Err(wrong(other.go_word(), "int32")),
+    }
+}
+
+fn moment(shape: &Shape, value: &Value) -> Result<Value, String> {
+    let Value::String(text) = value else { return Err(wrong(value.go_word(), "string")) };
+    match shape {
+        Shape::Time => time::parse_time(text).map(Value::from).map_err(|error| error.to_string()),
+        Shape::MicroTime => time::parse_micro_time(text).map(Value::from).map_err(|error| error.to_string()),
+        _ => time::parse_duration(text).map(Value::from).map_err(|error| error.to_string()),
+    }
+}
+
+fn wrong(found: &str, go: &str) -> String {
+    format!("json: cannot unmarshal {found} into Go value of type {go}")
+}
+
+/// The word that Go's reflection has for a loose value.
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "invalid",
+        Value::Bool(_) => "bool",
+        Value::Int(_) => "int64",
+        Value::Number(_) => "float64",
+        Value::String(_) => "string",
+        Value::List(_) => "slice",
+        Value::Map(_) => "map",
+    }
+}
+
+fn go_kind(shape: &Shape) -> &'static str {
+    match shape {
+        Shape::Bool => "bool",
+        Shape::Int32 => "int32",
+        Shape::Int64 => "int64",
+        Shape::Float => "float64",
+        _ => "string",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+    use crate::schema::parse;
+
+    const TYPES: &str = "
+group example
+version v1
+type Thing
+  1 text string(Word)
+  2 count ?int32
+  3 size int64
+  4 flag bool
+  5 secret bytes
+  6 amount Quantity
+  7 port ?IntOrString
+  8 when Time
+  9 words []string
+  10 labels map[string]string
+  11 parts []Part
+  12 named map[string]Part
+  13 raw RawExtension
+  14 last Part
+type Part
+  1 name string
+";
+
+    #[track_caller]
+    fn check(text: &str, expect: Expect) {
+        let types = parse([("test.kinds", TYPES)]).unwrap();
+        let value = json::parse(text.as_bytes()).unwrap();
+        let answer = match restore(&types.types["example/v1.Thing"], value) {
+            Ok(Decoded { value, complaints }) => {
+                [vec![json::to_string(&value)], complaints].concat().join("\n")
+            }
+            Err(error) => format!("error: {error}"),
+        };
+        expect.assert_eq(&answer);
+    }
+
+    #[test]
+    fn numbers_are_cut_to_size() {
+        check(r#"{"count":4294967298,"size":2.0}"#, expect![[r#"{"count":2,"size":2}"#]]);
+        check(r#"{"count":1e30}"#, expect![[r#"{"count":0}"#]]);
+        check(r#"{"count":1.5}"#, expect!["error: cannot convert float64 to int32"]);
+    }
+
+    #[test]
+    fn wrong_types_are_named_as_go_names_them() {
+        check(r#"{"text":5}"#, expect!["error: cannot convert int64 to v1.Word"]);
+        check(r#"{"text":true}"#, expect!["error: unrecognized type: string"]);
+        check(r#"{"count":"x"}"#, expect!["error: unrecognized type: int32"]);
+        check(r#"{"flag":1}"#, expect!["error: unrecognized type: bool"]);
+        check(r#"{"words":"x"}"#, expect!["error: cannot restore slice from string"]);
+        check(r#"{"labels":["x"]}"#, expect!["error: cannot restore map from slice"]);
+        check(r#"{"labels":{"a":1}}"#, expect!["error: cannot convert int64 to string"]);
+        check(r#"{"parts":[1]}"#, expect!["error: cannot restore struct from: int64"]);
+        check(r#"{"kind":[]}"#, expect!["error: unrecognized type: string"]);
+    }
+
+    #[test]
+    fn types_that_read_themselves_complain_in_their_own_words() {
+        check(
+            r#"{"secret":"not base64!"}"#,
+            expect!["error: error decoding from json: illegal base64 data at input byte 3"],
+        );
+        check(
+            r#"{"amount":true}"#,
+            expect![
+                "error: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+            ],
+        );
+        check(r#"{"amount":1.5}"#, expect![[r#"{"amount":"1500m"}"#]]);
+        check(
+            r#"{"port":1.5}"#,
+            expect!["error: json: cannot unmarshal number 1.5 into Go value of type int32"],
+        );
+        check(r#"{"port":[1]}"#, expect!["error: json: cannot unmarshal array into Go value of type int32"]);
+        check(r#"{"when":1}"#, expect!["error: json: cannot unmarshal number into Go value of type string"]);
+    }
+
+    #[test]
+    fn the_first_wrong_field_of_the_type_counts() {
+        check(r#"{"last":1,"flag":1,"bogus":1}"#, expect!["error: unrecognized type: bool"]);
+    }
+
+    #[test]
+    fn unknown_fields_are_left_out_and_reported_in_order() {
+        check(
+            r#"{"kind":"Thing","z":1,"parts":[{"name":"a"},{"x":1}],"named":{"k":{"y":1}},"raw":{"b":1.50,"a":{}}}"#,
+            expect![[r#"
+                {"kind":"Thing","parts":[{"name":"a"},{}],"named":{"k":{}},"raw":{"a":{},"b":1.5}}
+                unknown field "named.y"
+                unknown field "parts[1].x"
+                unknown field "z""#]],
+        );
+    }
+
+    #[test]
+    fn null_is_nothing() {
+        check(
+            r#"{"text":null,"labels":{"a":null},"words":[null]}"#,
+            expect![[r#"{"words":[""],"labels":{"a":""}}"#]],
+        );
+    }
+}

@@ -1,0 +1,61 @@
+//! What an object says it is, found before anything else is known about it.
+
+use crate::json::{self, Scanner, SyntaxError};
+use crate::value::Str;
+
+/// What an object says it is; empty where it says nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TypeMeta {
+    /// Group and version.
+    pub api_version: Str,
+    /// The kind.
+    pub kind: Str,
+}
+
+/// Go prints the anonymous struct into which it reads these two fields.
+const GO_STRUCT: &str =
+    r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+
+/// Finds `apiVersion` and `kind`. Kubernetes: upper and lower case count the same here, and only here
+/// (apimachinery's SimpleMetaFactory uses Go's own decoder).
+pub fn type_meta(text: &[u8]) -> Result<TypeMeta, String> {
+    read(text).map_err(|error| error.to_string())?
+}
+
+fn read(text: &[u8]) -> Result<Result<TypeMeta, String>, SyntaxError> {
+    let mut scanner = Scanner::new(text);
+    let mut found = TypeMeta::default();
+    let mut problem = None;
+    match scanner.peek()? {
+        b'{' => {
+            scanner.open_map()?;
+            while let Some(key) = scanner.key()? {
+                let (name, slot) = match key.to_ascii_lowercase().as_str() {
+                    "apiversion" => ("apiVersion", &mut found.api_version),
+                    "kind" => ("kind", &mut found.kind),
+                    _ => {
+                        json::skip(&mut scanner)?;
+                        continue;
+                    }
+                };
+                match json::read(&mut scanner)? {
+                    json::Value::String(text) => *slot = text,
+                    json::Value::Null => {}
+                    other => {
+                        let word = other.go_word();
+                        problem.get_or_insert(format!(
+                            "json: cannot unmarshal {word} into Go struct field .{name} of type string"
+                        ));
+                    }
+                }
+            }
+        }
+        b'n' => scanner.null()?,
+        _ => {
+            let word = json::read(&mut scanner)?.go_word();
+            problem = Some(format!("json: cannot unmarshal {word} into Go value of type {GO_STRUCT}"));
+        }
+    }
+    scanner.end()?;
+    Ok(problem.map_or(Ok(found), Err))
+}

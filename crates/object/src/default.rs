@@ -1,0 +1,42 @@
+//! Filling in what nobody has said: the defaults that a schema knows.
+//!
+//! Invariant: default(default(x)) = default(x).
+
+use crate::schema::{Presence, Shape, Struct, Type};
+use crate::value::{Map, Value};
+
+/// Sets every absent field that has a default, at any depth that exists.
+pub fn apply(ty: &Struct, object: &mut Value) {
+    if let Value::Map(map) = object {
+        fill(ty, map);
+    }
+}
+
+fn fill(ty: &Struct, map: &mut Map) {
+    for field in ty.fields() {
+        if let Some(default) = field.default.as_ref().filter(|default| !default.is_empty()) {
+            let absent = match (field.presence, map.get(&field.name)) {
+                (_, None | Some(Value::Null)) => true,
+                (Presence::NotEmpty | Presence::Always, Some(value)) => value.is_empty(),
+                _ => false,
+            };
+            if absent {
+                map.insert(field.name.clone(), default.clone());
+            }
+        }
+    }
+    for (name, value) in map.iter_mut() {
+        if let Some(field) = ty.field(name) {
+            descend(&field.ty, value);
+        }
+    }
+}
+
+fn descend(ty: &Type, value: &mut Value) {
+    match (&ty.shape, value) {
+        (Shape::Struct(inner), Value::Map(map)) => fill(inner, map),
+        (Shape::List(item), Value::List(items)) => items.iter_mut().for_each(|value| descend(item, value)),
+        (Shape::Map(item), Value::Map(map)) => map.values_mut().for_each(|value| descend(item, value)),
+        _ => {}
+    }
+}

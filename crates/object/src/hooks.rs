@@ -1,0 +1,117 @@
+//! What a schema cannot say about a kind.
+//!
+//! Hooks are pure: they see the object and what they are told, and touch nothing else. Before writing one
+//! ask whether the schema could say it; if two kinds need the same hook, it belongs in the schema.
+
+use crate::value::{Str, Value};
+use crate::violation::Violations;
+
+/// What is being done to an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// It is made.
+    Create,
+    /// It is changed through its main resource.
+    Update,
+    /// Its status is changed through `/status`.
+    Status,
+}
+
+/// What a hook may know besides the object.
+#[derive(Debug, Clone, Copy)]
+pub struct Context<'a> {
+    /// What is being done.
+    pub action: Action,
+    /// The time, in RFC 3339 to the second.
+    pub now: &'a str,
+    /// Who asks.
+    pub user: &'a str,
+    /// The groups they are in.
+    pub groups: &'a [Str],
+    /// What tells them from an earlier user of the same name; may be empty.
+    pub uid: &'a str,
+    /// What else is known of them: lists of texts by name.
+    pub extra: &'a Value,
+}
+
+/// Who asks.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Who {
+    /// Their name.
+    pub name: Str,
+    /// The groups they are in.
+    pub groups: Vec<Str>,
+    /// What tells them from an earlier user of the same name; may be empty.
+    pub uid: Str,
+    /// What else is known of them: lists of texts by name.
+    pub extra: Value,
+}
+
+impl Who {
+    /// What hooks may know when this user does something.
+    pub fn context<'a>(&'a self, action: Action, now: &'a str) -> Context<'a> {
+        let Who { name, groups, uid, extra } = self;
+        Context { action, now, user: name, groups, uid, extra }
+    }
+}
+
+/// The rules of a kind that are code.
+pub trait Hooks: Send + Sync {
+    /// Fills what nobody has said, after the schema's own defaults. Runs whenever an object is decoded.
+    fn default(&self, _object: &mut Value) {}
+
+    /// Clears what the caller may not set and fills what only the server knows. On an update `old` is
+    /// the object as stored. Status, generation and system metadata are the machine's business.
+    fn prepare(&self, _new: &mut Value, _old: Option<&Value>, _context: &Context) {}
+
+    /// The rules that the schema cannot say. Adds every violation, not the first.
+    fn validate(&self, _new: &Value, _old: Option<&Value>, _context: &Context, _violations: &mut Violations) {
+    }
+
+    /// What to tell a client that does something legal but unwise.
+    fn warnings(&self, _new: &Value, _old: Option<&Value>, _context: &Context) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// A selectable field whose value is not simply the field's.
+    fn selectable(&self, _object: &Value, _field: &str) -> Option<Str> {
+        None
+    }
+
+    /// The cells of a table row, after the name, for columns without a path. `now` is in Unix seconds.
+    fn cells(&self, _object: &Value, _now: i64) -> Vec<Value> {
+        Vec::new()
+    }
+
+    /// How long, in seconds, deleting this object takes when the caller asked for `asked`; 0 is at once.
+    /// `None` means that objects of this kind never linger.
+    fn grace(&self, _object: &Value, _asked: Option<i64>) -> Option<i64> {
+        None
+    }
+
+    /// Marks an object as being deleted, for kinds that show it in a way of their own; true if they do.
+    fn mark_deleted(&self, _object: &mut Value) -> bool {
+        false
+    }
+
+    /// Whether something besides `metadata.finalizers` keeps a deleted object from going.
+    fn is_held(&self, _object: &Value) -> bool {
+        false
+    }
+
+    /// Turns an object of this version into the version in which it is stored.
+    fn to_stored(&self, _object: &mut Value) {}
+
+    /// Turns a stored object into this version.
+    #[expect(
+        clippy::wrong_self_convention,
+        reason = "it is the object that comes from storage, not the hooks"
+    )]
+    fn from_stored(&self, _object: &mut Value) {}
+}
+
+/// A kind that data describes whole.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoHooks;
+
+impl Hooks for NoHooks {}

@@ -1,0 +1,163 @@
+//! JSON text: read with the same verdicts as Go's scanner, written as Go writes it.
+
+mod scan;
+mod write;
+
+pub use scan::{Scanner, SyntaxError};
+pub use write::{pretty, quote, write, write_number, write_string};
+
+pub use crate::value::Value;
+use crate::value::{Map, Str};
+
+/// How deep arrays and objects may nest. Upstream allows 10,000; nothing real comes near either.
+pub const MAX_DEPTH: usize = 1_000;
+
+/// Reads one value and nothing after it. Of a repeated key the last one counts.
+pub fn parse(text: &[u8]) -> Result<Value, SyntaxError> {
+    let mut scanner = Scanner::new(text);
+    let value = read(&mut scanner)?;
+    scanner.end()?;
+    Ok(value)
+}
+
+/// The canonical text of a value.
+pub fn to_string(value: &Value) -> String {
+    let mut out = Vec::with_capacity(256);
+    write(value, &mut out);
+    String::from_utf8(out).expect("JSON is written from text")
+}
+
+/// Reads the next value, whatever it is.
+pub fn read(scanner: &mut Scanner) -> Result<Value, SyntaxError> {
+    Ok(match scanner.peek()? {
+        b'{' => Value::Map(read_map(scanner)?),
+        b'[' => Value::List(read_list(scanner)?),
+        b'"' => Value::String(scanner.string()?),
+        b't' | b'f' => Value::Bool(scanner.bool()?),
+        b'n' => {
+            scanner.null()?;
+            Value::Null
+        }
+        _ => number(scanner.number()?),
+    })
+}
+
+/// A number literal as a value.
+pub fn number(literal: &str) -> Value {
+    match literal.parse::<i64>() {
+        Ok(int) if literal != "-0" => Value::Int(int),
+        _ => Value::Number(literal.into()),
+    }
+}
+
+fn read_map(scanner: &mut Scanner) -> Result<Map, SyntaxError> {
+    let mut map = Map::default();
+    scanner.open_map()?;
+    while let Some(key) = scanner.key()? {
+        let value = read(scanner)?;
+        map.insert(key, value);
+    }
+    Ok(map)
+}
+
+fn read_list(scanner: &mut Scanner) -> Result<Vec<Value>, SyntaxError> {
+    let mut list = Vec::new();
+    scanner.open_list()?;
+    while scanner.item()? {
+        list.push(read(scanner)?);
+    }
+    Ok(list)
+}
+
+/// Reads the next value and forgets it, but reports each repeated key through `repeated`.
+pub fn skip(scanner: &mut Scanner) -> Result<(), SyntaxError> {
+    match scanner.peek()? {
+        b'{' => {
+            scanner.open_map()?;
+            while scanner.key()?.is_some() {
+                skip(scanner)?;
+            }
+        }
+        b'[' => {
+            scanner.open_list()?;
+            while scanner.item()? {
+                skip(scanner)?;
+            }
+        }
+        b'"' => {
+            let _: Str = scanner.string()?;
+        }
+        b't' | b'f' => {
+            scanner.bool()?;
+        }
+        b'n' => scanner.null()?,
+        _ => {
+            scanner.number()?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::{Expect, expect};
+
+    #[track_caller]
+    fn check(text: &str, expect: Expect) {
+        let answer = match parse(text.as_bytes()) {
+            Ok(value) => to_string(&value),
+            Err(error) => format!("error: {error}"),
+        };
+        expect.assert_eq(&answer);
+    }
+
+    #[test]
+    fn values_come_back_as_they_were() {
+        check(
+            r#" {"b":[1,-2,3.50,1e3,true,null],"a":"x\u00e9\n\"<"} "#,
+            expect![[r#"{"b":[1,-2,3.50,1e3,true,null],"a":"xé\n\"\u003c"}"#]],
+        );
+    }
+
+    #[test]
+    fn errors_are_worded_as_upstream_words_them() {
+        check("", expect!["error: unexpected end of JSON input"]);
+        check("a", expect!["error: invalid character 'a' looking for beginning of value"]);
+        check("{a", expect!["error: invalid character 'a' looking for beginning of object key string"]);
+        check(r#"{"a" 1"#, expect!["error: invalid character '1' after object key"]);
+        check(r#"{"a":1 "#, expect!["error: unexpected end of JSON input"]);
+        check(r#"{"a":1]"#, expect!["error: invalid character ']' after object key:value pair"]);
+        check(
+            r#"{"a":1,}"#,
+            expect!["error: invalid character '}' looking for beginning of object key string"],
+        );
+        check("[1 2]", expect!["error: invalid character '2' after array element"]);
+        check("[1,]", expect!["error: invalid character ']' looking for beginning of value"]);
+        check("trux", expect!["error: invalid character 'x' in literal true (expecting 'e')"]);
+        check("1 x", expect!["error: invalid character 'x' after top-level value"]);
+        check("01", expect!["error: invalid character '1' after top-level value"]);
+        check("-x", expect!["error: invalid character 'x' in numeric literal"]);
+        check("1.x", expect!["error: invalid character 'x' after decimal point in numeric literal"]);
+        check("1ex", expect!["error: invalid character 'x' in exponent of numeric literal"]);
+        check("\"a\nb\"", expect![[r#"error: invalid character '\n' in string literal"#]]);
+        check(r#""\x""#, expect!["error: invalid character 'x' in string escape code"]);
+        check(r#""\u00g0""#, expect![[r#"error: invalid character 'g' in \u hexadecimal character escape"#]]);
+        check("\"abc", expect!["error: unexpected end of JSON input"]);
+    }
+
+    #[test]
+    fn broken_text_is_replaced_not_refused() {
+        assert_eq!(parse(b"\"a\xffb\"").unwrap().str(), "a\u{fffd}b");
+        assert_eq!(parse(br#""\ud800x""#).unwrap().str(), "\u{fffd}x");
+        assert_eq!(parse(br#""\ud83d\ude00""#).unwrap().str(), "😀");
+    }
+
+    #[test]
+    fn nesting_is_bounded() {
+        let deep = "[".repeat(MAX_DEPTH + 1);
+        check(&deep, expect!["error: exceeded max depth"]);
+        let fine = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        assert!(parse(fine.as_bytes()).is_ok());
+    }
+}

@@ -1,0 +1,168 @@
+//! Writing JSON the way Go's encoder does: `<`, `>`, `&` and the two line separators escaped.
+
+use crate::value::{Map, Value};
+
+/// Appends the compact form of `value`.
+pub fn write(value: &Value, out: &mut Vec<u8>) {
+    match value {
+        Value::Null => out.extend_from_slice(b"null"),
+        Value::Bool(true) => out.extend_from_slice(b"true"),
+        Value::Bool(false) => out.extend_from_slice(b"false"),
+        Value::Int(int) => out.extend_from_slice(itoa::Buffer::new().format(*int).as_bytes()),
+        Value::Number(literal) => out.extend_from_slice(literal.as_bytes()),
+        Value::String(text) => write_string(text, out),
+        Value::List(list) => write_list(list, out),
+        Value::Map(map) => write_map(map, out),
+    }
+}
+
+fn write_list(list: &[Value], out: &mut Vec<u8>) {
+    out.push(b'[');
+    for (index, item) in list.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write(item, out);
+    }
+    out.push(b']');
+}
+
+fn write_map(map: &Map, out: &mut Vec<u8>) {
+    out.push(b'{');
+    for (index, (key, value)) in map.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write_string(key, out);
+        out.push(b':');
+        write(value, out);
+    }
+    out.push(b'}');
+}
+
+/// Appends a string with its quotation marks.
+pub fn write_string(text: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    let bytes = text.as_bytes();
+    let mut done = 0;
+    for (at, byte) in bytes.iter().enumerate() {
+        let escape: &[u8] = match byte {
+            b'"' => b"\\\"",
+            b'\\' => b"\\\\",
+            b'\n' => b"\\n",
+            b'\r' => b"\\r",
+            b'\t' => b"\\t",
+            0x08 => b"\\b",
+            0x0c => b"\\f",
+            0x00..=0x1f | b'<' | b'>' | b'&' => b"",
+            // U+2028 and U+2029 are E2 80 A8 and E2 80 A9.
+            0xa8 | 0xa9 if at >= 2 && bytes[at - 2..at] == [0xe2, 0x80] => {
+                out.extend_from_slice(&bytes[done..at - 2]);
+                out.extend_from_slice(if *byte == 0xa8 { b"\\u2028" } else { b"\\u2029" });
+                done = at + 1;
+                continue;
+            }
+            _ => continue,
+        };
+        out.extend_from_slice(&bytes[done..at]);
+        if escape.is_empty() {
+            out.extend_from_slice(format!("\\u{byte:04x}").as_bytes());
+        } else {
+            out.extend_from_slice(escape);
+        }
+        done = at + 1;
+    }
+    out.extend_from_slice(&bytes[done..]);
+    out.push(b'"');
+}
+
+/// A float as Go's encoder writes it: shortest digits, an exponent only for the very small and large.
+pub fn write_number(number: f64) -> String {
+    let magnitude = number.abs();
+    if magnitude != 0.0 && !(1e-6..1e21).contains(&magnitude) {
+        let text = format!("{number:e}");
+        let (digits, exponent) = text.split_once('e').expect("the exponent form has one");
+        let sign = if exponent.starts_with('-') { '-' } else { '+' };
+        return format!("{digits}e{sign}{:0>2}", exponent.trim_start_matches('-'));
+    }
+    format!("{number}")
+}
+
+/// Text in quotation marks as Go's `%q` prints it, which messages use.
+pub fn quote(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for char in text.chars() {
+        match char {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\x07' => out.push_str("\\a"),
+            '\x08' => out.push_str("\\b"),
+            '\x0b' => out.push_str("\\v"),
+            '\x0c' => out.push_str("\\f"),
+            '\0'..='\x1f' | '\x7f' => out.push_str(&format!("\\x{:02x}", u32::from(char))),
+            '\u{80}'..='\u{a0}'
+            | '\u{ad}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202f}'
+            | '\u{feff}' => {
+                out.push_str(&format!("\\u{:04x}", u32::from(char)));
+            }
+            _ => out.push(char),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// Reformats compact JSON text for people: two blanks a level, as `?pretty=true` asks.
+pub fn pretty(compact: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(compact.len() * 2);
+    let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
+    let mut bytes = compact.iter().peekable();
+    while let Some(&byte) = bytes.next() {
+        if in_string {
+            out.push(byte);
+            in_string = escaped || byte != b'"';
+            escaped = !escaped && byte == b'\\';
+            continue;
+        }
+        match byte {
+            b'{' | b'[' => {
+                out.push(byte);
+                if let Some(&&close @ (b'}' | b']')) = bytes.peek() {
+                    out.push(close);
+                    bytes.next();
+                } else {
+                    depth += 1;
+                    new_line(depth, &mut out);
+                }
+            }
+            b'}' | b']' => {
+                depth = depth.saturating_sub(1);
+                new_line(depth, &mut out);
+                out.push(byte);
+            }
+            b',' => {
+                out.push(byte);
+                new_line(depth, &mut out);
+            }
+            b':' => out.extend_from_slice(b": "),
+            b'"' => {
+                in_string = true;
+                out.push(byte);
+            }
+            b'\n' => {}
+            _ => out.push(byte),
+        }
+    }
+    out
+}
+
+fn new_line(depth: usize, out: &mut Vec<u8>) {
+    out.push(b'\n');
+    out.extend(std::iter::repeat_n(b' ', depth * 2));
+}

@@ -1,0 +1,249 @@
+//! A kind: its names, its schema, and the rules of its life.
+//!
+//! Everything that serves objects asks a [`Kind`]; whether it came from a data file or from a custom
+//! resource definition is not to be seen. What data cannot say is in [`Hooks`].
+
+use std::sync::Arc;
+
+use crate::hooks::Hooks;
+use crate::names::{GroupResource, GroupVersionKind};
+use crate::schema::Struct;
+use crate::value::Str;
+
+/// Whether objects live in a namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Scope {
+    /// Each object is in a namespace.
+    #[default]
+    Namespaced,
+    /// Objects stand alone.
+    Cluster,
+}
+
+/// What data says about a kind in one version.
+#[derive(Debug, Clone)]
+pub struct KindData {
+    /// Group, version and name.
+    pub gvk: GroupVersionKind,
+    /// The name of a list of them; none if they cannot be listed.
+    pub list_kind: Option<Str>,
+    /// The resource's name in paths.
+    pub plural: Str,
+    /// Its name for one.
+    pub singular: Str,
+    /// Abbreviations.
+    pub short_names: Vec<Str>,
+    /// Groups of resources it belongs to, such as `all`.
+    pub categories: Vec<Str>,
+    /// Whether objects live in a namespace.
+    pub scope: Scope,
+    /// What can be done with it, as discovery says.
+    pub verbs: Vec<Str>,
+    /// What can be asked for below an object.
+    pub subresources: Vec<Subresource>,
+    /// The fields by which lists can be filtered, besides name and namespace.
+    pub selectable: Vec<Str>,
+    /// The selectable fields by which objects are found without looking at all of them.
+    pub indexed: Vec<Str>,
+    /// Since when the kind is old, and what to use instead.
+    pub deprecated: Option<Str>,
+    /// The version in which objects are kept, if it is not this one.
+    pub stored: Option<GroupVersionKind>,
+    /// The columns of its table, after the name.
+    pub columns: Vec<Column>,
+    /// The rules of its life.
+    pub rules: Rules,
+    /// The shape of an object.
+    pub root: Arc<Struct>,
+}
+
+impl KindData {
+    /// A kind of which only name and shape are known yet.
+    pub fn new(gvk: GroupVersionKind, root: Arc<Struct>) -> KindData {
+        KindData {
+            gvk,
+            list_kind: None,
+            plural: Str::default(),
+            singular: Str::default(),
+            short_names: Vec::new(),
+            categories: Vec::new(),
+            scope: Scope::default(),
+            verbs: Vec::new(),
+            subresources: Vec::new(),
+            selectable: Vec::new(),
+            indexed: Vec::new(),
+            deprecated: None,
+            stored: None,
+            columns: Vec::new(),
+            rules: Rules::default(),
+            root,
+        }
+    }
+}
+
+/// Something below an object: `status`, `scale`, `eviction`.
+#[derive(Debug, Clone)]
+pub struct Subresource {
+    /// Its name in paths.
+    pub name: Str,
+    /// What can be done with it.
+    pub verbs: Vec<Str>,
+    /// Its kind, if it is not the object's own.
+    pub kind: Option<GroupVersionKind>,
+}
+
+/// How kinds differ where the machine is the same.
+#[derive(Debug, Clone, Default)]
+pub struct Rules {
+    /// `metadata.generation` counts changes of what the user wants.
+    pub generation: bool,
+    /// Annotations count as a change of what the user wants.
+    pub counts_annotations: bool,
+    /// Labels count as a change of what the user wants.
+    pub counts_labels: bool,
+    /// `metadata.generation` is set and then never counted.
+    pub constant_generation: bool,
+    /// A PUT to a name that does not exist creates it.
+    pub create_on_update: bool,
+    /// An update must say which version it changes.
+    pub conditional_update: bool,
+    /// A delete answers the object instead of a Status.
+    pub delete_answers_object: bool,
+    /// Dependents are orphaned unless the caller says otherwise.
+    pub orphan_by_default: bool,
+    /// The status that a client sends on create is kept.
+    pub status_on_create: bool,
+    /// Labels, annotations, finalizers and owners do not change through `/status`.
+    pub status_keeps_metadata: bool,
+    /// Seconds after which an object is gone.
+    pub ttl: Option<u32>,
+    /// What a name may look like.
+    pub name: NameRule,
+}
+
+/// What a name may look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum NameRule {
+    /// A DNS subdomain of up to 253 characters.
+    #[default]
+    Subdomain,
+    /// A DNS label of up to 63 characters.
+    Label,
+    /// A DNS label that starts with a letter.
+    Label1035,
+    /// Anything that can stand in a path.
+    PathSegment,
+    /// Whatever the kind's own validation allows.
+    Any,
+}
+
+/// One column of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    /// Its heading.
+    pub name: Str,
+    /// `string`, `integer`, `number`, `boolean` or `date`.
+    pub ty: Str,
+    /// `name` for the name column, otherwise mostly empty.
+    pub format: Str,
+    /// 0 for what is always shown.
+    pub priority: i32,
+    /// The path of the value; none if the kind's hooks compute it.
+    pub path: Option<Str>,
+    /// What it means.
+    pub description: Str,
+}
+
+impl Column {
+    /// Reads `"Created At" date priority=1 at=.metadata.creationTimestamp`.
+    pub fn parse(text: &str) -> Result<Column, String> {
+        let (name, rest) = match text.strip_prefix('"') {
+            Some(quoted) => quoted.split_once('"').ok_or("a column's name is not closed")?,
+            None => text.split_once(' ').ok_or("a column has a type")?,
+        };
+        let mut words = rest.split_whitespace();
+        let ty = words.next().ok_or("a column has a type")?.into();
+        let mut column = Column {
+            name: name.into(),
+            ty,
+            format: Str::default(),
+            priority: 0,
+            path: None,
+            description: Str::default(),
+        };
+        for word in words {
+            match word.split_once('=') {
+                Some(("format", value)) => column.format = value.into(),
+                Some(("priority", value)) => {
+                    column.priority = value.parse().map_err(|_| "priority is a number")?
+                }
+                Some(("at", value)) => column.path = Some(value.into()),
+                _ => return Err(format!("unknown column attribute {word:?}")),
+            }
+        }
+        Ok(column)
+    }
+}
+
+/// A kind that is being served.
+#[derive(Clone)]
+pub struct Kind {
+    /// What data says.
+    pub data: Arc<KindData>,
+    /// What data cannot say.
+    pub hooks: Arc<dyn Hooks>,
+}
+
+impl std::ops::Deref for Kind {
+    type Target = KindData;
+
+    fn deref(&self) -> &KindData {
+        &self.data
+    }
+}
+
+impl std::fmt::Debug for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(f, "Kind({})", self.gvk)
+    }
+}
+
+impl KindData {
+    /// The resource without its version.
+    pub fn resource(&self) -> GroupResource {
+        GroupResource { group: self.gvk.group.clone(), resource: self.plural.clone() }
+    }
+
+    /// What users of an old kind are told.
+    pub fn deprecation(&self) -> Option<String> {
+        let (since, instead) =
+            self.deprecated.as_ref()?.split_once(' ').unwrap_or((self.deprecated.as_ref()?, ""));
+        let (version, kind) = (self.gvk.api_version(), &self.gvk.kind);
+        let instead = if instead.is_empty() { String::new() } else { format!("; use {instead}") };
+        Some(format!("{version} {kind} is deprecated in v{since}+{instead}"))
+    }
+
+    /// Whether its objects live in a namespace.
+    pub fn is_namespaced(&self) -> bool {
+        self.scope == Scope::Namespaced
+    }
+
+    /// The subresource `name`.
+    pub fn subresource(&self, name: &str) -> Option<&Subresource> {
+        self.subresources.iter().find(|subresource| subresource.name == name)
+    }
+
+    /// Whether it has a status of its own, which only `/status` changes.
+    pub fn has_status(&self) -> bool {
+        self.subresource("status").is_some()
+    }
+
+    /// Where its objects are kept: one place for all versions, and for kinds that share their storage.
+    pub fn space(&self) -> String {
+        let gvk = self.stored.as_ref().unwrap_or(&self.gvk);
+        match gvk.group.as_str() {
+            "" => self.plural.to_string(),
+            group => format!("{group}/{}", self.plural),
+        }
+    }
+}

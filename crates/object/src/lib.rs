@@ -1,0 +1,31 @@
+//! What is an object? Meaning without a home: values, names, schemas, kinds, codecs, and each operation
+//! that a schema allows.
+//!
+//! Invariant: no I/O, no clock, no randomness, and no kind is spelled here.
+
+pub mod decode;
+pub mod default;
+mod hooks;
+pub mod json;
+mod kind;
+mod names;
+pub mod own;
+pub mod patch;
+pub mod proto;
+pub mod quantity;
+pub mod schema;
+pub mod seam;
+pub mod select;
+mod status;
+pub mod time;
+pub mod validate;
+mod value;
+mod violation;
+pub mod yaml;
+
+pub use hooks::{Action, Context, Hooks, NoHooks, Who};
+pub use kind::{Column, Kind, KindData, NameRule, Rules, Scope, Subresource};
+pub use names::{GroupResource, GroupVersionKind};
+pub use status::{Cause, Details, Status};
+pub use value::{Map, Str, Value};
+pub use violation::{Path, Reason, Violation, Violations, show};

@@ -1,0 +1,51 @@
+//! How kinds and resources are called.
+
+use std::fmt;
+
+use crate::value::Str;
+
+/// A kind in a version: `apps/v1, Deployment`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupVersionKind {
+    /// The API group, `""` for core.
+    pub group: Str,
+    /// The version in it.
+    pub version: Str,
+    /// The kind's name.
+    pub kind: Str,
+}
+
+impl GroupVersionKind {
+    /// What an object's `apiVersion` says: `v1`, `apps/v1`.
+    pub fn api_version(&self) -> Str {
+        if self.group.is_empty() {
+            self.version.clone()
+        } else {
+            format!("{}/{}", self.group, self.version).into()
+        }
+    }
+}
+
+impl fmt::Display for GroupVersionKind {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{}, Kind={}", self.api_version(), self.kind)
+    }
+}
+
+/// A resource whatever its version: `deployments.apps`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupResource {
+    /// The API group, `""` for core.
+    pub group: Str,
+    /// The plural name.
+    pub resource: Str,
+}
+
+impl fmt::Display for GroupResource {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self.group.as_str() {
+            "" => f.write_str(&self.resource),
+            group => write!(f, "{}.{group}", self.resource),
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Whether what somebody applies has the shape that its kind demands, in upstream's words.
+
+use super::element::Element;
+use super::of::is_type;
+use super::rule::{Rule, element_of};
+use crate::json;
+use crate::schema::{Shape, Struct, Type};
+use crate::value::{Map, Str, Value};
+
+/// All that is wrong with the shape of `object`, or `None`.
+pub fn check(schema: &Struct, object: &Value) -> Option<String> {
+    let mut checker = Checker::default();
+    checker.map(object, |checker, map| {
+        checker.fields(schema, map.iter().filter(|(name, _)| !is_type(name)));
+    });
+    let texts: Vec<String> = checker.complaints.iter().map(Complaint::to_text).collect();
+    match texts.as_slice() {
+        [] => None,
+        [one] => Some(one.clone()),
+        many => Some(format!("errors:\n  {}", many.join("\n  "))),
+    }
+}
+
+#[derive(Default)]
+struct Checker {
+    complaints: Vec<Complaint>,
+}
+
+struct Complaint {
+    path: String,
+    problem: String,
+}
+
+impl Complaint {
+    fn to_text(&self) -> String {
+        match self.path.as_str() {
+            "" => self.problem.clone(),
+            path => format!("{path}: {}", self.problem),
+        }
+    }
+}
+
+impl Checker {
+    fn complain(&mut self, problem: String) {
+        self.complaints.push(Complaint { path: String::new(), problem });
+    }
+
+    /// Checks one step further down; what is found there is told from here.
+    fn at(&mut self, element: Element, rule: Rule, value: &Value) {
+        let before = self.complaints.len();
+        self.value(rule, value);
+        for complaint in &mut self.complaints[before..] {
+            complaint.path.insert_str(0, &element.to_string());
+        }
+    }
+
+    fn value(&mut self, rule: Rule, value: &Value) {
+        match rule {
+            _ if value.is_null() => {}
+            Rule::Any => {}
+            Rule::Scalar(ty) => self.scalar(ty, value),
+            Rule::Struct(schema) => self.map(value, |checker, map| checker.fields(schema, map.iter())),
+            Rule::Map(item) => self.map(value, |checker, map| checker.members(item, map)),
+            Rule::Items(item, keys) => self.list(value, |checker, items| checker.items(item, keys, items)),
+            Rule::Atomic(ty) => self.atomic(ty, value),
+        }
+    }
+
+    /// What is owned as a whole has parts all the same.
+    fn atomic(&mut self, ty: &Type, value: &Value) {
+        match &ty.shape {
+            Shape::Struct(schema) => self.value(Rule::Struct(schema), value),
+            Shape::Map(item) => self.value(Rule::Map(item), value),
+            Shape::List(item) => self.list(value, |checker, items| {
+                for (index, value) in items.iter().enumerate() {
+                    checker.at(Element::Index(index as i64), Rule::of_item(item), value);
+                }
+            }),
+            _ => {}
+        }
+    }
+
+    fn map(&mut self, value: &Value, inside: impl FnOnce(&mut Checker, &Map)) {
+        match value {
+            Value::Map(map) => inside(self, map),
+            _ => self.complain(format!("expected map, got &{{{}}}", plain(value))),
+        }
+    }
+
+    fn list(&mut self, value: &Value, inside: impl FnOnce(&mut Checker, &[Value])) {
+        match value {
+            Value::List(items) => inside(self, items),
+            _ => self.complain(format!("expected list, got &{{{}}}", plain(value))),
+        }
+    }
+
+    fn fields<'a>(&mut self, schema: &Struct, members: impl Iterator<Item = (&'a str, &'a Value)>) {
+        for (name, value) in members {
+            let Some(field) = schema.field(name) else {
+                let problem = "field not declared in schema".into();
+                return self.complaints.push(Complaint { path: format!(".{name}"), problem });
+            };
+            self.at(Element::Name(name.into()), Rule::of_field(field), value);
+        }
+    }
+
+    fn members(&mut self, item: &Type, map: &Map) {
+        for (name, value) in map.iter() {
+            self.at(Element::Name(name.into()), Rule::of_item(item), value);
+        }
+    }
+
+    fn items(&mut self, item: &Type, keys: &[Str], items: &[Value]) {
+        let mut seen: Vec<Element> = Vec::with_capacity(items.len());
+        for (index, value) in items.iter().enumerate() {
+            let element = match element_of(item, keys, value) {
+                Ok(element) => element,
+                Err(error) => return self.complain(format!("element {index}: {error}")),
+            };
+            match seen.binary_search(&element) {
+                Ok(_) => self.complain(format!("duplicate entries for key {element}")),
+                Err(at) => seen.insert(at, element.clone()),
+            }
+            self.at(element, Rule::of_item(item), value);
+        }
+    }
+
+    fn scalar(&mut self, ty: &Type, value: &Value) {
+        match &ty.shape {
+            Shape::Bool if !matches!(value, Value::Bool(_)) => {
+                self.complain(format!("expected boolean, got &{{{}}}", plain(value)));
+            }
+            Shape::Int32 | Shape::Int64 | Shape::Float if value.as_f64().is_none() => {
+                self.complain(format!("expected numeric (int or float), got {}", go_type(value)));
+            }
+            Shape::String | Shape::Bytes | Shape::Duration if value.as_str().is_none() => {
+                let found = go_syntax(value);
+                self.complain(format!("expected string, got &value.valueUnstructured{{Value:{found}}}"));
+            }
+            Shape::Time | Shape::MicroTime | Shape::Quantity
+                if matches!(value, Value::List(_) | Value::Map(_)) =>
+            {
+                self.complain(format!("expected any scalar, got &{{{}}}", plain(value)));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Int(_) => "int64",
+        Value::Number(_) => "float64",
+        Value::String(_) => "string",
+        Value::List(_) => "[]interface {}",
+        Value::Map(_) => "map[string]interface {}",
+    }
+}
+
+/// A value as Go's `%v` prints it.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".into(),
+        Value::String(text) => text.to_string(),
+        Value::List(items) => format!("[{}]", items.iter().map(plain).collect::<Vec<_>>().join(" ")),
+        Value::Map(map) => {
+            let members = sorted(map).map(|(key, value)| format!("{key}:{}", plain(value)));
+            format!("map[{}]", members.collect::<Vec<_>>().join(" "))
+        }
+        other => json::to_string(other),
+    }
+}
+
+/// A value as Go's `%#v` prints it.
+fn go_syntax(value: &Value) -> String {
+    match value {
+        Value::Null => "interface {}(nil)".into(),
+        Value::String(text) => json::quote(text),
+        Value::List(items) => {
+            let items: Vec<String> = items.iter().map(go_syntax).collect();
+            format!("[]interface {{}}{{{}}}", items.join(", "))
+        }
+        Value::Map(map) => {
+            let members =
+                sorted(map).map(|(key, value)| format!("{}:{}", json::quote(key), go_syntax(value)));
+            format!("map[string]interface {{}}{{{}}}", members.collect::<Vec<_>>().join(", "))
+        }
+        other => json::to_string(other),
+    }
+}
+
+fn sorted(map: &Map) -> impl Iterator<Item = (&str, &Value)> {
+    let mut members: Vec<_> = map.iter().collect();
+    members.sort_by_key(|(key, _)| *key);
+    members.into_iter()
+}

@@ -1,0 +1,143 @@
+//! How the parts of a value are owned, as its type and its field say.
+
+use super::element::Element;
+use crate::schema::{Field, Merge, Patch, Shape, Struct, Type};
+use crate::value::{Map, Str, Value};
+
+/// How the parts of a value are owned.
+#[derive(Debug, Clone, Copy)]
+pub enum Rule<'a> {
+    /// It has no parts.
+    Scalar(&'a Type),
+    /// It has parts, but one owner.
+    Atomic(&'a Type),
+    /// Field by field.
+    Struct(&'a Struct),
+    /// Key by key.
+    Map(&'a Type),
+    /// Item by item, told apart by these fields, or by their values if there are none.
+    Items(&'a Type, &'a [Str]),
+    /// Nothing is known about it: a map is owned key by key, everything else as a whole.
+    Any,
+}
+
+impl<'a> Rule<'a> {
+    /// How the value of a field is owned.
+    pub fn of_field(field: &'a Field) -> Rule<'a> {
+        Rule::new(&field.ty, &field.merge, Some(&field.patch))
+    }
+
+    /// How an item of a list or a value of a map is owned.
+    pub fn of_item(ty: &'a Type) -> Rule<'a> {
+        Rule::new(ty, &Merge::Unsaid, None)
+    }
+
+    fn new(ty: &'a Type, merge: &'a Merge, patch: Option<&'a Patch>) -> Rule<'a> {
+        match (&ty.shape, merge) {
+            (Shape::Struct(_) | Shape::Map(_) | Shape::List(_), Merge::Atomic) => Rule::Atomic(ty),
+            (Shape::Struct(inner), Merge::Unsaid) if inner.atomic => Rule::Atomic(ty),
+            (Shape::Struct(inner), _) => Rule::Struct(inner),
+            (Shape::Map(item), _) => Rule::Map(item),
+            (Shape::List(item), Merge::Keyed(keys)) => Rule::Items(item, keys),
+            (Shape::List(item), Merge::Set) => Rule::Items(item, &[]),
+            // Kubernetes: kube-openapi's schemaconv; a list that only strategic merge knows merges all the same.
+            (Shape::List(item), Merge::Unsaid) if patch.is_some_and(|patch| patch.merge) => {
+                Rule::Items(item, patch.map_or(&[], |patch| patch.key.as_slice()))
+            }
+            (Shape::List(_) | Shape::Raw | Shape::Or(..), _) => Rule::Atomic(ty),
+            (Shape::Json, _) => Rule::Any,
+            _ => Rule::Scalar(ty),
+        }
+    }
+
+    /// The parts of `value` if they are owned one by one and known by name.
+    pub fn members(self, value: &Value) -> Option<&Map> {
+        match (self, value) {
+            (Rule::Struct(_) | Rule::Map(_) | Rule::Any, Value::Map(map)) => Some(map),
+            _ => None,
+        }
+    }
+
+    /// How the member `name` is owned, and whether the type names it itself.
+    pub fn member(self, name: &str) -> (Rule<'a>, bool) {
+        match self {
+            Rule::Struct(ty) => match ty.field(name) {
+                Some(field) => (Rule::of_field(field), true),
+                None => (Rule::Any, false),
+            },
+            Rule::Map(item) => (Rule::of_item(item), false),
+            _ => (Rule::Any, false),
+        }
+    }
+
+    /// How the part that a step leads to is owned, and whether it is a named field of a struct.
+    pub fn child(self, element: &Element) -> (Rule<'a>, bool) {
+        match (self, element) {
+            (Rule::Items(item, _), _) => (Rule::of_item(item), false),
+            (_, Element::Name(name)) => self.member(name),
+            _ => (Rule::Any, false),
+        }
+    }
+
+    /// Whether a value of this rule is owned as a whole.
+    pub fn is_leaf(self, value: &Value) -> bool {
+        match self {
+            Rule::Scalar(_) | Rule::Atomic(_) => true,
+            Rule::Any => !matches!(value, Value::Map(_) | Value::Null),
+            _ => false,
+        }
+    }
+}
+
+/// Why a list item cannot be told from the others.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ItemError {
+    /// It is null in a list of structs.
+    #[error("associative list with keys may not have a null element")]
+    Null,
+    /// It is no struct in a list of structs.
+    #[error("associative list with keys may not have non-map elements")]
+    NoMap,
+    /// It has none of the fields that tell.
+    #[error(
+        "associative list with keys has an element that omits all key fields [{0}] (and doesn't have default \
+         values for any key fields)"
+    )]
+    NoKey(String),
+    /// It is a struct in a set.
+    #[error("associative list without keys has an element that's a map type")]
+    MapInSet,
+    /// It is a list in a set.
+    #[error("not supported: associative list with lists as elements")]
+    ListInSet,
+    /// It is null in a set.
+    #[error("associative list without keys has an element that's an explicit null")]
+    NullInSet,
+}
+
+/// The step that leads to an item of a list that is owned item by item. A key field that the item lacks has
+/// the value that the schema gives it.
+pub fn element_of(item: &Type, keys: &[Str], value: &Value) -> Result<Element, ItemError> {
+    match value {
+        Value::Map(_) if keys.is_empty() => Err(ItemError::MapInSet),
+        Value::List(_) if keys.is_empty() => Err(ItemError::ListInSet),
+        Value::Null if keys.is_empty() => Err(ItemError::NullInSet),
+        scalar if keys.is_empty() => Ok(Element::Value(Box::new(scalar.clone()))),
+        Value::Null => Err(ItemError::Null),
+        Value::Map(map) => key_of(item, keys, map),
+        _ => Err(ItemError::NoMap),
+    }
+}
+
+fn key_of(item: &Type, keys: &[Str], map: &Map) -> Result<Element, ItemError> {
+    let default = |key: &Str| item.as_struct()?.field(key)?.default.as_ref();
+    let fields: Vec<(Str, Value)> = keys
+        .iter()
+        .filter_map(|key| Some((key.clone(), map.get(key).or_else(|| default(key))?.clone())))
+        .collect();
+    if fields.is_empty() {
+        let keys: Vec<String> = keys.iter().map(|key| crate::json::quote(key)).collect();
+        return Err(ItemError::NoKey(keys.join(" ")));
+    }
+    Ok(Element::key(fields))
+}

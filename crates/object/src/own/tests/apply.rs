@@ -1,0 +1,209 @@
+use expect_test::{Expect, expect};
+
+use super::{Story, thing};
+use crate::json;
+
+#[track_caller]
+fn check(story: &Story, expect: Expect) {
+    expect.assert_eq(&story.tell());
+}
+
+#[test]
+fn who_applies_owns_what_he_names_and_nothing_more() {
+    let mut story = Story::default();
+    story.apply("me", r#"{"spec":{"ports":[{"port":80}],"data":{"k":"1"},"selector":{"s":"1"},"args":[]}}"#);
+    check(
+        &story,
+        expect![[r#"
+        {"ports":[{"port":80}],"items":null,"data":{"k":"1"},"selector":{"s":"1"}}
+        me Apply 00 {"f:spec":{"f:args":{},"f:data":{"f:k":{}},"f:ports":{"k:{\"port\":80,\"protocol\":\"TCP\"}":{".":{},"f:port":{}}},"f:selector":{}}}"#]],
+    );
+}
+
+#[test]
+fn what_is_no_longer_applied_goes() {
+    let mut story = Story::default();
+    story.apply(
+        "me",
+        r#"{"metadata":{"labels":{"l":"1"}},"spec":{"data":{"a":"1","b":"1"},"items":[{"name":"i"}]}}"#,
+    );
+    story.apply("me", r#"{"spec":{"data":{"b":"1"}}}"#);
+    check(
+        &story,
+        expect![[r#"
+        {"items":null,"data":{"b":"1"}}
+        me Apply 01 {"f:spec":{"f:data":{"f:b":{}}}}"#]],
+    );
+    story.apply("me", "{}");
+    check(&story, expect![[r#"{"items":null}"#]]);
+}
+
+#[test]
+fn what_others_own_stays() {
+    let mut story = Story::default();
+    story.apply(
+        "one",
+        r#"{"spec":{"replicas":1,"data":{"a":"1","b":"1"},"items":[{"name":"i","image":"1"}]}}"#,
+    );
+    story.apply("two", r#"{"spec":{"data":{"b":"1"},"items":[{"name":"i"}]}}"#);
+    story.patch("three", r#"{"spec":{"data":{"c":"1"}}}"#).apply("one", "{}");
+    check(
+        &story,
+        expect![[r#"
+        {"items":[{"name":"i"}],"data":{"b":"1","c":"1"}}
+        two Apply never {"f:spec":{"f:data":{"f:b":{}},"f:items":{"k:{\"name\":\"i\"}":{".":{},"f:name":{}}}}}
+        three Update 02 {"f:spec":{"f:data":{"f:c":{}}}}"#]],
+    );
+}
+
+#[test]
+fn an_item_goes_with_all_that_others_put_into_it() {
+    let mut story = Story::default();
+    story.apply("one", r#"{"spec":{"items":[{"name":"i","image":"1"}]}}"#);
+    story.patch("two", r#"{"spec":{"items":[{"name":"i","image":"1","tags":["t"]}]}}"#).apply("one", "{}");
+    check(&story, expect![[r#"{"items":null}"#]]);
+}
+
+#[test]
+fn two_who_agree_share_a_field() {
+    let mut story = Story::default();
+    story.apply("one", r#"{"spec":{"replicas":1}}"#).apply("two", r#"{"spec":{"replicas":1}}"#);
+    check(
+        &story,
+        expect![[r#"
+        {"replicas":1,"items":null}
+        two Apply never {"f:spec":{"f:replicas":{}}}
+        one Apply 00 {"f:spec":{"f:replicas":{}}}"#]],
+    );
+    story.apply("one", "{}");
+    check(
+        &story,
+        expect![[r#"
+        {"replicas":1,"items":null}
+        two Apply never {"f:spec":{"f:replicas":{}}}"#]],
+    );
+}
+
+#[test]
+fn two_who_disagree_are_in_conflict() {
+    let mut story = Story::default();
+    story.apply("one", r#"{"spec":{"replicas":1,"ports":[{"port":80,"name":"x"}]}}"#);
+    expect![[r#"Apply failed with 1 conflict: conflict with "one": .spec.replicas"#]]
+        .assert_eq(&story.refused("two", r#"{"spec":{"replicas":2}}"#));
+    story.apply("three", r#"{"spec":{"replicas":1}}"#).patch("four", r#"{"spec":{"args":["x"]}}"#);
+    expect![[r#"
+        Apply failed with 4 conflicts: conflicts with "four" using example.com/v1:
+        - .spec.args
+        conflicts with "one":
+        - .spec.replicas
+        - .spec.ports[port=80,protocol="TCP"].name
+        conflicts with "three":
+        - .spec.replicas"#]]
+    .assert_eq(
+        &story.refused("two", r#"{"spec":{"replicas":2,"args":[],"ports":[{"port":80,"name":"y"}]}}"#),
+    );
+}
+
+#[test]
+fn who_insists_takes_it() {
+    let mut story = Story::default();
+    story.apply("one", r#"{"spec":{"replicas":1,"args":["x"]}}"#).force("two", r#"{"spec":{"replicas":2}}"#);
+    check(
+        &story,
+        expect![[r#"
+        {"replicas":2,"items":null,"args":["x"]}
+        one Apply 00 {"f:spec":{"f:args":{}}}
+        two Apply 01 {"f:spec":{"f:replicas":{}}}"#]],
+    );
+}
+
+#[test]
+fn what_was_there_before_the_first_apply_has_an_owner() {
+    let mut story = Story::default();
+    story.put("one", r#"{"spec":{"replicas":1,"args":["x"]}}"#);
+    story.object.as_mut().unwrap().entry("metadata").remove("managedFields");
+    expect![[r#"Apply failed with 1 conflict: conflict with "before-first-apply" using example.com/v1: .spec.replicas"#]]
+        .assert_eq(&story.refused("me", r#"{"spec":{"replicas":2}}"#));
+    story.apply("me", r#"{"spec":{"replicas":1}}"#);
+    check(
+        &story,
+        expect![[r#"
+        {"replicas":1,"items":null,"args":["x"]}
+        me Apply never {"f:spec":{"f:replicas":{}}}
+        before-first-apply Update 02 {"f:spec":{"f:args":{},"f:replicas":{}}}"#]],
+    );
+}
+
+#[test]
+fn one_may_come_from_client_side_apply() {
+    let last = r#"{\"apiVersion\":\"example.com/v1\",\"kind\":\"Thing\",\"metadata\":{\"name\":\"a\"},\"spec\":{\"replicas\":1}}"#;
+    let body = format!(
+        r#"{{"metadata":{{"annotations":{{"kubectl.kubernetes.io/last-applied-configuration":"{last}"}}}},
+            "spec":{{"replicas":1,"args":["x"]}}}}"#
+    );
+    let mut story = Story::default();
+    story.put("kubectl-client-side-apply", &body);
+    let config = r#"{"spec":{"replicas":2}}"#;
+    assert!(story.refused("other", config).contains("kubectl-client-side-apply"));
+    assert!(story.refused("kubectl", r#"{"spec":{"args":["y"]}}"#).ends_with(".spec.args"));
+    story.apply("kubectl", config);
+    let annotations = &story.object.as_ref().unwrap()["metadata"]["annotations"];
+    expect![[r#"{"kubectl.kubernetes.io/last-applied-configuration":"{\"apiVersion\":\"example.com/v1\",\"kind\":\"Thing\",\"metadata\":{\"name\":\"a\"},\"spec\":{\"replicas\":2}}\n"}"#]]
+        .assert_eq(&json::to_string(annotations));
+}
+
+#[test]
+fn the_wrong_kind_and_owners_are_refused() {
+    let mut story = Story::default();
+    let mut refused = |key: &str, value: &str| {
+        let mut config = thing("{}");
+        config.set(key, value);
+        story.try_apply("me", &config, false).unwrap_err()
+    };
+    assert_eq!(refused("kind", "Other"), "invalid object type: example.com/v1, Kind=Other");
+    assert_eq!(refused("apiVersion", "v1"), "invalid object type: /v1, Kind=Thing");
+    assert_eq!(refused("apiVersion", ""), "invalid object type: /, Kind=Thing");
+    let owners = story.refused("me", r#"{"metadata":{"managedFields":[]}}"#);
+    assert_eq!(owners, "metadata.managedFields must be nil");
+}
+
+#[track_caller]
+fn check_shape(config: &str, expect: Expect) {
+    let refused = Story::default().refused("me", config);
+    let head = "failed to create typed patch object (/a; example.com/v1, Kind=Thing): ";
+    expect.assert_eq(refused.strip_prefix(head).unwrap());
+}
+
+#[test]
+fn the_wrong_shape_is_refused_in_upstreams_words() {
+    check_shape(
+        r#"{"spec":{"replicas":"1"}}"#,
+        expect![".spec.replicas: expected numeric (int or float), got string"],
+    );
+    check_shape(
+        r#"{"spec":{"args":["x",1]}}"#,
+        expect![".spec.args[1]: expected string, got &value.valueUnstructured{Value:1}"],
+    );
+    check_shape(r#"{"spec":{"args":"x"}}"#, expect![".spec.args: expected list, got &{x}"]);
+    check_shape(r#"{"spec":[{"a":1}]}"#, expect![".spec: expected map, got &{[map[a:1]]}"]);
+    check_shape(r#"{"spec":{"more":1}}"#, expect![".spec.more: field not declared in schema"]);
+    check_shape(
+        r#"{"metadata":{"labels":{"a":1,"b":true}}}"#,
+        expect![[r#"
+            errors:
+              .metadata.labels.a: expected string, got &value.valueUnstructured{Value:1}
+              .metadata.labels.b: expected string, got &value.valueUnstructured{Value:true}"#]],
+    );
+    check_shape(
+        r#"{"spec":{"ports":[{"port":80},{"port":80,"protocol":"TCP"}]}}"#,
+        expect![[r#".spec.ports: duplicate entries for key [port=80,protocol="TCP"]"#]],
+    );
+    check_shape(
+        r#"{"spec":{"items":[null]}}"#,
+        expect![".spec.items: element 0: associative list with keys may not have a null element"],
+    );
+    check_shape(
+        r#"{"metadata":{"finalizers":["a","a"]}}"#,
+        expect![[r#".metadata.finalizers: duplicate entries for key [="a"]"#]],
+    );
+}

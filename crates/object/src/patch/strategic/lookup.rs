@@ -1,0 +1,100 @@
+//! What the schema says about a member of a map, as upstream finds it in Go's types.
+
+use super::StrategicError;
+use crate::schema::{Field, Patch, Presence, Shape, Struct, Type};
+
+/// A place in an object, as Go's type system sees it.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    ty: Ty<'a>,
+    pointer: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Ty<'a> {
+    Struct(&'a Struct),
+    Other(&'a Type),
+}
+
+impl<'a> Place<'a> {
+    pub(super) fn root(ty: &'a Struct) -> Place<'a> {
+        Place { ty: Ty::Struct(ty), pointer: false }
+    }
+
+    /// The map that stands in the member `name`, and how it is patched.
+    pub(super) fn map(self, name: &str) -> Result<(Place<'a>, &'a Patch), StrategicError> {
+        let field = self.field(name)?;
+        Ok((Place::of(&field.ty, is_pointer(field)), &field.patch))
+    }
+
+    /// The items of the list that stands in the member `name`, and how it is patched.
+    pub(super) fn items(self, name: &str) -> Result<(Place<'a>, &'a Patch), StrategicError> {
+        let field = self.field(name)?;
+        let item = match &field.ty.shape {
+            Shape::List(item) => item,
+            Shape::Bytes => &field.ty,
+            _ if is_pointer(field) => &field.ty,
+            _ => return fail(format!("expected slice or array type, but got: {}", self.kind())),
+        };
+        Ok((Place::of(item, false), &field.patch))
+    }
+
+    fn of(ty: &'a Type, pointer: bool) -> Place<'a> {
+        let ty = ty.as_struct().map_or(Ty::Other(ty), |inner| Ty::Struct(inner));
+        Place { ty, pointer }
+    }
+
+    fn field(self, name: &str) -> Result<&'a Field, StrategicError> {
+        let ty = match self.ty {
+            Ty::Struct(ty) => ty,
+            Ty::Other(ty) if kind(&ty.shape) == "struct" => return unknown(ty.go.rsplit('.').next(), name),
+            Ty::Other(ty) => {
+                let kind = kind(&ty.shape);
+                return fail(format!(
+                    "merging an object in json but data type is not struct, instead is: {kind}"
+                ));
+            }
+        };
+        // Kubernetes: as in Go's decoder, a name matches in whatever case if it matches in none exactly.
+        let in_any_case = || ty.fields().iter().find(|field| field.name.eq_ignore_ascii_case(name));
+        match ty.field(name).or_else(in_any_case) {
+            Some(field) => Ok(field),
+            None => unknown(Some(&ty.name), name),
+        }
+    }
+
+    /// The word that Go's reflection has for the type.
+    pub(super) fn kind(self) -> &'static str {
+        match self.ty {
+            _ if self.pointer => "ptr",
+            Ty::Struct(_) => "struct",
+            Ty::Other(ty) => kind(&ty.shape),
+        }
+    }
+}
+
+fn is_pointer(field: &Field) -> bool {
+    matches!(field.presence, Presence::Set | Presence::Nullable)
+}
+
+fn kind(shape: &Shape) -> &'static str {
+    match shape {
+        Shape::Bool => "bool",
+        Shape::Int32 => "int32",
+        Shape::Int64 => "int64",
+        Shape::Float => "float64",
+        Shape::String => "string",
+        Shape::Bytes | Shape::List(_) => "slice",
+        Shape::Map(_) => "map",
+        _ => "struct",
+    }
+}
+
+fn unknown<T>(ty: Option<&str>, name: &str) -> Result<T, StrategicError> {
+    let ty = ty.unwrap_or_default();
+    fail(format!("unable to find api field in struct {ty} for the json field {name:?}"))
+}
+
+fn fail<T>(message: String) -> Result<T, StrategicError> {
+    Err(StrategicError::Internal(message))
+}

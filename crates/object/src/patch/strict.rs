@@ -1,0 +1,50 @@
+//! What a strict reader would refuse in a patch: keys that come twice.
+
+use crate::json::{self, Scanner, SyntaxError};
+
+/// Complaints about repeated keys: `duplicate field "data"`. Text that is no JSON has none.
+pub fn repeated_keys(text: &[u8]) -> Vec<String> {
+    let mut found = Vec::new();
+    let _ = walk(&mut Scanner::new(text), &mut String::new(), &mut found);
+    found
+}
+
+fn walk(scanner: &mut Scanner, path: &mut String, found: &mut Vec<String>) -> Result<(), SyntaxError> {
+    let length = path.len();
+    match scanner.peek()? {
+        b'{' => {
+            scanner.open_map()?;
+            let mut seen = std::collections::HashSet::new();
+            while let Some(key) = scanner.key()? {
+                if !path.is_empty() {
+                    path.push('.');
+                }
+                path.push_str(&key);
+                if !seen.insert(key) {
+                    complain(path, found);
+                }
+                walk(scanner, path, found)?;
+                path.truncate(length);
+            }
+        }
+        b'[' => {
+            scanner.open_list()?;
+            let mut index = 0;
+            while scanner.item()? {
+                path.push_str(&format!("[{index}]"));
+                walk(scanner, path, found)?;
+                path.truncate(length);
+                index += 1;
+            }
+        }
+        _ => json::skip(scanner)?,
+    }
+    Ok(())
+}
+
+fn complain(path: &str, found: &mut Vec<String>) {
+    let complaint = format!("duplicate field {}", json::quote(path));
+    if !found.contains(&complaint) {
+        found.push(complaint);
+    }
+}

@@ -1,0 +1,279 @@
+//! From a message to a value.
+//!
+//! A field that comes twice counts as in every protobuf reader: the last of numbers and texts, messages
+//! merged, lists joined. A field that the schema does not know is skipped.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::wire::{Content, ProtoError, Reader};
+use super::{MAX_DEPTH, MAX_MESSAGES, is_wrapped};
+use crate::json;
+use crate::quantity;
+use crate::schema::{self, Alternative, Field, Shape, Struct, Type};
+use crate::time::{self, Moment};
+use crate::value::{Str, Value};
+
+/// The value that a message is, in canonical form.
+pub fn decode_message(ty: &Struct, message: &[u8]) -> Result<Value, ProtoError> {
+    let mut value = Value::object();
+    Decoder { depth: 0, n_messages: 0 }.read_struct(ty, message, &mut value)?;
+    schema::canonical(ty, &mut value);
+    Ok(value)
+}
+
+/// How far it has gone, so that it goes no further than it may.
+struct Decoder {
+    depth: usize,
+    n_messages: usize,
+}
+
+impl Decoder {
+    /// Reads a message one level further down.
+    fn message<'a>(
+        &mut self,
+        message: &'a [u8],
+        mut each: impl FnMut(&mut Decoder, u32, Content<'a>) -> Result<(), ProtoError>,
+    ) -> Result<(), ProtoError> {
+        self.depth += 1;
+        self.n_messages += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(ProtoError::Depth);
+        }
+        if self.n_messages > MAX_MESSAGES {
+            return Err(ProtoError::Messages);
+        }
+        let mut reader = Reader::new(message);
+        while let Some((tag, content)) = reader.field()? {
+            each(self, tag, content)?;
+        }
+        self.depth -= 1;
+        Ok(())
+    }
+
+    fn read_struct(&mut self, ty: &Struct, message: &[u8], value: &mut Value) -> Result<(), ProtoError> {
+        value.make_map();
+        self.message(message, |decoder, tag, content| {
+            if let Some(field) = ty.fields().iter().find(|field| field.tag == tag && field.embedded.is_none())
+            {
+                return decoder.field(field, content, value);
+            }
+            match ty.embedded().iter().find(|inner| inner.tag == tag) {
+                Some(inner) => {
+                    decoder.read_struct(&inner.message, content.bytes(&inner.message.name)?, value)
+                }
+                None => Ok(()),
+            }
+        })
+    }
+
+    fn field(&mut self, field: &Field, content: Content, parent: &mut Value) -> Result<(), ProtoError> {
+        let slot = parent.entry(&field.name);
+        match &field.ty.shape {
+            Shape::List(item) if !is_wrapped(&field.ty) => self.list(&field.name, item, content, slot),
+            Shape::Map(item) => self.entry(&field.name, item, content, slot),
+            _ => self.value(&field.name, &field.ty, content, slot),
+        }
+    }
+
+    /// One more item, or several numbers in one field.
+    fn list(
+        &mut self,
+        name: &str,
+        item: &Type,
+        content: Content,
+        slot: &mut Value,
+    ) -> Result<(), ProtoError> {
+        let list = slot.make_list();
+        let is_number = matches!(item.shape, Shape::Bool | Shape::Int32 | Shape::Int64);
+        if let (true, Content::Bytes(packed)) = (is_number, content) {
+            let mut reader = Reader::new(packed);
+            while !reader.is_empty() {
+                list.push(number(item, reader.varint()?));
+            }
+            return Ok(());
+        }
+        let mut value = Value::Null;
+        self.value(name, item, content, &mut value)?;
+        list.push(value);
+        Ok(())
+    }
+
+    /// One more member of a map.
+    fn entry(
+        &mut self,
+        name: &str,
+        item: &Type,
+        content: Content,
+        slot: &mut Value,
+    ) -> Result<(), ProtoError> {
+        let (mut key, mut value) = (Str::default(), Value::Null);
+        self.message(content.bytes(name)?, |decoder, tag, content| match tag {
+            1 => {
+                key = text(content.bytes(name)?);
+                Ok(())
+            }
+            2 => decoder.value(name, item, content, &mut value),
+            _ => Ok(()),
+        })?;
+        if value.is_null() {
+            value = item.zero();
+        }
+        slot.make_map().insert(key, value);
+        Ok(())
+    }
+
+    fn value(&mut self, name: &str, ty: &Type, content: Content, slot: &mut Value) -> Result<(), ProtoError> {
+        match &ty.shape {
+            Shape::Bool | Shape::Int32 | Shape::Int64 => *slot = number(ty, content.varint(name)?),
+            Shape::Float => *slot = float(content.float(name)?)?,
+            Shape::String => *slot = text(content.bytes(name)?).into(),
+            Shape::Bytes => *slot = STANDARD.encode(content.bytes(name)?).into(),
+            Shape::Struct(inner) => self.read_struct(inner, content.bytes(name)?, slot)?,
+            Shape::Or(or, inner) => self.or(*or, inner, content.bytes(name)?, slot)?,
+            Shape::List(item) => self.wrapped_list(name, item, content.bytes(name)?, slot)?,
+            Shape::Map(item) => self.wrapped_map(name, item, content.bytes(name)?, slot)?,
+            _ => *slot = self.literal(name, ty, content.bytes(name)?)?,
+        }
+        Ok(())
+    }
+
+    /// What is a message in protobuf but one literal in JSON.
+    fn literal(&mut self, name: &str, ty: &Type, message: &[u8]) -> Result<Value, ProtoError> {
+        let (mut int, mut other_int, mut bytes) = (None, 0, None);
+        self.message(message, |_, tag, content| {
+            match (&ty.shape, tag) {
+                (Shape::Time | Shape::MicroTime | Shape::Duration | Shape::IntOrString, 1) => {
+                    int = Some(content.varint(name)? as i64);
+                }
+                (Shape::Time | Shape::MicroTime | Shape::IntOrString, 2) => {
+                    other_int = content.varint(name)? as i32;
+                }
+                (Shape::IntOrString, 3) | (Shape::Quantity | Shape::Raw | Shape::Json, 1) => {
+                    bytes = Some(content.bytes(name)?);
+                }
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(match ty.shape {
+            Shape::Time | Shape::MicroTime if message.is_empty() => Value::Null,
+            Shape::Time => moment(int.unwrap_or_default(), 0, Moment::to_string),
+            Shape::MicroTime => moment(int.unwrap_or_default(), other_int, Moment::to_micro_string),
+            Shape::Duration => time::duration_text(int.unwrap_or_default()).into(),
+            Shape::Quantity => quantity(bytes)?,
+            Shape::IntOrString => match int.unwrap_or_default() {
+                0 => other_int.into(),
+                1 => text(bytes.unwrap_or_default()).into(),
+                _ => return Err(ProtoError::IntOrString),
+            },
+            _ => match bytes {
+                None | Some(b"") => Value::Null,
+                Some(json) => json::parse(json)?,
+            },
+        })
+    }
+
+    fn wrapped_list(
+        &mut self,
+        name: &str,
+        item: &Type,
+        message: &[u8],
+        slot: &mut Value,
+    ) -> Result<(), ProtoError> {
+        slot.make_list();
+        self.message(message, |decoder, tag, content| match tag {
+            1 => decoder.list(name, item, content, slot),
+            _ => Ok(()),
+        })
+    }
+
+    fn wrapped_map(
+        &mut self,
+        name: &str,
+        item: &Type,
+        message: &[u8],
+        slot: &mut Value,
+    ) -> Result<(), ProtoError> {
+        slot.make_map();
+        self.message(message, |decoder, tag, content| match tag {
+            1 => decoder.entry(name, item, content, slot),
+            _ => Ok(()),
+        })
+    }
+
+    fn or(
+        &mut self,
+        or: Alternative,
+        inner: &Struct,
+        message: &[u8],
+        slot: &mut Value,
+    ) -> Result<(), ProtoError> {
+        let (mut allows, mut schema, mut list) = (false, Value::Null, Vec::new());
+        let name = inner.name.as_str();
+        self.message(message, |decoder, tag, content| {
+            match (or, tag) {
+                (Alternative::Bool, 1) => allows = content.varint(name)? != 0,
+                (Alternative::Bool, 2) | (_, 1) => {
+                    decoder.read_struct(inner, content.bytes(name)?, &mut schema)?;
+                }
+                (Alternative::List, 2) => {
+                    let mut item = Value::Null;
+                    decoder.read_struct(inner, content.bytes(name)?, &mut item)?;
+                    list.push(item);
+                }
+                (Alternative::Strings, 2) => list.push(text(content.bytes(name)?).into()),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        *slot = match or {
+            _ if !list.is_empty() => list.into(),
+            Alternative::Bool if schema.is_null() => allows.into(),
+            _ => schema,
+        };
+        Ok(())
+    }
+}
+
+fn number(ty: &Type, varint: u64) -> Value {
+    match ty.shape {
+        Shape::Bool => (varint != 0).into(),
+        Shape::Int32 => (varint as i32).into(),
+        _ => (varint as i64).into(),
+    }
+}
+
+fn float(number: f64) -> Result<Value, ProtoError> {
+    match number.is_finite() {
+        true => Ok(json::number(&json::write_number(number))),
+        false => Err(ProtoError::Number(number.to_string())),
+    }
+}
+
+/// Text of which broken characters are replaced byte by byte, as Go does when it writes JSON.
+fn text(bytes: &[u8]) -> Str {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return text.into();
+    }
+    let mut out = String::with_capacity(bytes.len() + 8);
+    for chunk in bytes.utf8_chunks() {
+        out.push_str(chunk.valid());
+        out.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+    }
+    out.into()
+}
+
+fn moment(seconds: i64, nanos: i32, show: fn(&Moment) -> String) -> Value {
+    const SECOND: i32 = 1_000_000_000;
+    let seconds = seconds.saturating_add(nanos.div_euclid(SECOND).into());
+    let moment = Moment { seconds, nanos: nanos.rem_euclid(SECOND) as u32 };
+    if moment.is_zero() { Value::Null } else { show(&moment).into() }
+}
+
+fn quantity(bytes: Option<&[u8]>) -> Result<Value, ProtoError> {
+    Ok(match bytes {
+        Some(bytes) => quantity::canonical(&text(bytes))?.into(),
+        None => "0".into(),
+    })
+}

@@ -1,0 +1,147 @@
+//! From a value to a message.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::wire::{put_bytes, put_float, put_int, put_message};
+use super::{is_pointer, is_wrapped};
+use crate::json;
+use crate::schema::{Alternative, Embedded, Field, Shape, Struct, Type};
+use crate::time::{self, Moment};
+use crate::value::{Map, Value};
+
+/// Appends the message that `value` is. What is not there is written as Go's zero value would be.
+///
+/// `value` is canonical; what does not fit its type is taken for zero.
+pub fn encode_message(ty: &Struct, value: &Value, out: &mut Vec<u8>) {
+    for (tag, part) in parts(ty) {
+        match part {
+            Part::Field(field) => put_field(field, &value[field.name.as_str()], out),
+            Part::Embedded(inner) => put_message(tag, out, |out| encode_message(&inner.message, value, out)),
+        }
+    }
+}
+
+enum Part<'a> {
+    Field(&'a Field),
+    Embedded(&'a Embedded),
+}
+
+/// What a message consists of, by ascending number.
+fn parts(ty: &Struct) -> Vec<(u32, Part<'_>)> {
+    let fields = ty.fields().iter().filter(|field| field.embedded.is_none() && field.tag > 0);
+    let fields = fields.map(|field| (field.tag, Part::Field(field)));
+    let embedded = ty.embedded().iter().map(|inner| (inner.tag, Part::Embedded(inner)));
+    let mut parts: Vec<_> = fields.chain(embedded).collect();
+    parts.sort_unstable_by_key(|(tag, _)| *tag);
+    parts
+}
+
+fn put_field(field: &Field, value: &Value, out: &mut Vec<u8>) {
+    match &field.ty.shape {
+        Shape::List(_) | Shape::Bytes if value.is_null() => {}
+        Shape::List(item) if !is_wrapped(&field.ty) => {
+            value.list().iter().for_each(|value| put_value(field.tag, item, value, out));
+        }
+        Shape::Map(item) => put_map(field.tag, item, value, out),
+        _ if value.is_null() && is_pointer(field.presence) => {}
+        _ => put_value(field.tag, &field.ty, value, out),
+    }
+}
+
+/// A map is a list of messages, a key and a value each, sorted by key.
+fn put_map(tag: u32, item: &Type, value: &Value, out: &mut Vec<u8>) {
+    let Some(map) = value.as_map() else { return };
+    let mut put = |key: &str, value: &Value| {
+        put_message(tag, out, |out| {
+            put_bytes(1, key.as_bytes(), out);
+            if !matches!((&item.shape, value), (Shape::Bytes, Value::Null)) {
+                put_value(2, item, value, out);
+            }
+        });
+    };
+    if map.keys().is_sorted() {
+        map.iter().for_each(|(key, value)| put(key, value));
+    } else {
+        sorted(map).into_iter().for_each(|(key, value)| put(key, value));
+    }
+}
+
+fn sorted(map: &Map) -> Vec<(&str, &Value)> {
+    let mut members: Vec<_> = map.iter().collect();
+    members.sort_unstable_by_key(|(key, _)| *key);
+    members
+}
+
+fn put_value(tag: u32, ty: &Type, value: &Value, out: &mut Vec<u8>) {
+    match &ty.shape {
+        Shape::Bool => put_int(tag, value.bool().into(), out),
+        Shape::Int32 | Shape::Int64 => put_int(tag, value.int(), out),
+        Shape::Float => put_float(tag, value.as_f64().unwrap_or_default(), out),
+        Shape::String => put_bytes(tag, value.str().as_bytes(), out),
+        Shape::Bytes => put_bytes(tag, &STANDARD.decode(value.str()).unwrap_or_default(), out),
+        Shape::Time => put_message(tag, out, |out| put_moment(Moment::parse(value.str()).ok(), false, out)),
+        Shape::MicroTime => {
+            put_message(tag, out, |out| put_moment(Moment::parse_micro(value.str()).ok(), true, out));
+        }
+        Shape::Duration => {
+            let nanos = time::duration_nanos(value.str()).unwrap_or_default();
+            put_message(tag, out, |out| put_int(1, nanos, out));
+        }
+        Shape::Quantity => put_message(tag, out, |out| put_bytes(1, quantity_text(value), out)),
+        Shape::IntOrString => put_message(tag, out, |out| put_int_or_string(value, out)),
+        Shape::Raw | Shape::Json => put_message(tag, out, |out| put_json(value, out)),
+        Shape::Or(or, inner) => put_message(tag, out, |out| put_or(*or, inner, value, out)),
+        Shape::List(item) => put_message(tag, out, |out| {
+            value.list().iter().for_each(|value| put_value(1, item, value, out));
+        }),
+        Shape::Map(item) => put_message(tag, out, |out| put_map(1, item, value, out)),
+        Shape::Struct(inner) => put_message(tag, out, |out| encode_message(inner, value, out)),
+    }
+}
+
+/// Go's zero time is an empty message.
+fn put_moment(moment: Option<Moment>, with_micros: bool, out: &mut Vec<u8>) {
+    let Some(moment) = moment.filter(|moment| !moment.is_zero()) else { return };
+    put_int(1, moment.seconds, out);
+    put_int(2, if with_micros { (moment.nanos / 1000 * 1000).into() } else { 0 }, out);
+}
+
+fn quantity_text(value: &Value) -> &[u8] {
+    match value.str() {
+        "" => b"0",
+        text => text.as_bytes(),
+    }
+}
+
+fn put_int_or_string(value: &Value, out: &mut Vec<u8>) {
+    put_int(1, value.as_str().is_some().into(), out);
+    put_int(2, value.int(), out);
+    put_bytes(3, value.str().as_bytes(), out);
+}
+
+fn put_json(value: &Value, out: &mut Vec<u8>) {
+    if !value.is_null() {
+        let mut text = Vec::with_capacity(64);
+        json::write(value, &mut text);
+        put_bytes(1, &text, out);
+    }
+}
+
+fn put_or(or: Alternative, inner: &Struct, value: &Value, out: &mut Vec<u8>) {
+    let is_schema = value.as_map().is_some();
+    let put_schema = |tag, value, out: &mut _| put_message(tag, out, |out| encode_message(inner, value, out));
+    match or {
+        Alternative::Bool => {
+            put_int(1, i64::from(is_schema || value.bool()), out);
+            if is_schema {
+                put_schema(2, value, out);
+            }
+        }
+        _ if is_schema => put_schema(1, value, out),
+        Alternative::List => value.list().iter().for_each(|value| put_schema(2, value, out)),
+        Alternative::Strings => {
+            value.list().iter().for_each(|name| put_bytes(2, name.str().as_bytes(), out));
+        }
+    }
+}

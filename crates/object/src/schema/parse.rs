@@ -1,0 +1,434 @@
+//! Reads kinds from their data files: a line a field, as `crates/kinds/data/README.md` explains.
+//!
+//! Two passes: the first finds every type, so that the second can let fields refer to any of them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::{Alternative, Embedded, Field, Merge, Patch, Presence, Shape, Struct, Type};
+use crate::json;
+use crate::kind::{Column, KindData, NameRule, Rules, Scope, Subresource};
+use crate::names::GroupVersionKind;
+use crate::value::Str;
+
+/// Everything that the data files describe.
+#[derive(Debug, Default)]
+pub struct Schemas {
+    /// The types by full name: `core/v1.PodSpec`.
+    pub types: HashMap<Str, Arc<Struct>>,
+    /// The kinds in file order.
+    pub kinds: Vec<KindData>,
+}
+
+/// A line that makes no sense.
+#[derive(Debug, thiserror::Error)]
+#[error("{file}:{line}: {problem}")]
+pub struct ParseError {
+    file: String,
+    line: usize,
+    problem: String,
+}
+
+/// Reads the files, each given with its name.
+pub fn parse<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)> + Clone) -> Result<Schemas, ParseError> {
+    let mut schemas = Schemas::default();
+    for (name, text) in files.clone() {
+        each_line(name, text, |home, line| declare(&mut schemas, home, line))?;
+    }
+    let mut drafts = Drafts::default();
+    for (name, text) in files {
+        let mut block = Block::None;
+        each_line(name, text, |home, line| define(&mut schemas, &mut drafts, &mut block, home, line))?;
+        block.finish(&mut schemas, &mut drafts);
+    }
+    drafts.define_all(&schemas);
+    Ok(schemas)
+}
+
+/// Structs as their lines say, before embedded structs have given their fields.
+#[derive(Default)]
+struct Drafts(Vec<Draft>);
+
+struct Draft {
+    ty: Arc<Struct>,
+    members: Vec<Member>,
+}
+
+enum Member {
+    Field(Box<Field>),
+    Embedded(Embedded),
+}
+
+impl Drafts {
+    /// Gives every struct its fields, those of embedded structs in the place where they are embedded.
+    fn define_all(self, schemas: &Schemas) {
+        let mut waiting: HashMap<Str, Vec<Member>> =
+            self.0.into_iter().map(|draft| (full_name(&draft.ty), draft.members)).collect();
+        for ty in schemas.types.values() {
+            define_struct(ty, &mut waiting);
+        }
+    }
+}
+
+fn full_name(ty: &Struct) -> Str {
+    format!("{}.{}", ty.home, ty.name).into()
+}
+
+fn define_struct(ty: &Struct, waiting: &mut HashMap<Str, Vec<Member>>) {
+    let Some(members) = waiting.remove(&full_name(ty)) else { return };
+    let (mut fields, mut embedded) = (Vec::new(), Vec::new());
+    for member in members {
+        match member {
+            Member::Field(field) => fields.push(*field),
+            Member::Embedded(inner) => {
+                define_struct(&inner.message, waiting);
+                let at = embedded.len();
+                fields.extend(
+                    inner.message.fields().iter().map(|field| Field { embedded: Some(at), ..field.clone() }),
+                );
+                embedded.push(inner);
+            }
+        }
+    }
+    ty.define(fields, embedded);
+}
+
+/// Where a line stands.
+#[derive(Default, Clone)]
+struct Home {
+    group: Str,
+    version: Str,
+    path: Str,
+}
+
+struct Line<'a> {
+    indented: bool,
+    text: &'a str,
+}
+
+impl<'a> Line<'a> {
+    fn word(&self) -> (&'a str, &'a str) {
+        let (word, rest) = self.text.split_once(' ').unwrap_or((self.text, ""));
+        (word, rest.trim())
+    }
+}
+
+fn each_line(
+    file: &str,
+    text: &str,
+    mut visit: impl FnMut(&Home, Line) -> Result<(), String>,
+) -> Result<(), ParseError> {
+    let mut home = Home::default();
+    for (number, raw) in text.lines().enumerate() {
+        let line = Line { indented: raw.starts_with(' '), text: strip_comment(raw).trim() };
+        let outcome = match line.word() {
+            ("", _) => Ok(()),
+            ("group", name) if !line.indented => {
+                home.group = name.into();
+                Ok(())
+            }
+            ("version", name) if !line.indented => {
+                home.version = name.into();
+                home.path = format!("{}/{name}", home.group).into();
+                Ok(())
+            }
+            _ => visit(&home, line),
+        };
+        outcome.map_err(|problem| ParseError { file: file.into(), line: number + 1, problem })?;
+    }
+    Ok(())
+}
+
+fn strip_comment(line: &str) -> &str {
+    if line.starts_with('#') { "" } else { line.split(" # ").next().unwrap_or(line) }
+}
+
+fn declare(schemas: &mut Schemas, home: &Home, line: Line) -> Result<(), String> {
+    if let (false, ("type", rest)) = (line.indented, line.word()) {
+        let mut words = rest.split(' ');
+        let name = words.next().unwrap_or_default();
+        let atomic = words.any(|word| word == "map=atomic");
+        let ty = Arc::new(Struct::new(name, home.path.clone(), atomic));
+        schemas.types.insert(format!("{}.{name}", home.path).into(), ty);
+    }
+    Ok(())
+}
+
+/// What is being read.
+enum Block {
+    None,
+    Kind(Box<KindData>),
+    Type(Draft),
+}
+
+impl Block {
+    fn finish(&mut self, schemas: &mut Schemas, drafts: &mut Drafts) {
+        match std::mem::replace(self, Block::None) {
+            Block::None => {}
+            Block::Kind(kind) => schemas.kinds.push(*kind),
+            Block::Type(draft) => drafts.0.push(draft),
+        }
+    }
+}
+
+fn define(
+    schemas: &mut Schemas,
+    drafts: &mut Drafts,
+    block: &mut Block,
+    home: &Home,
+    line: Line,
+) -> Result<(), String> {
+    if !line.indented {
+        block.finish(schemas, drafts);
+        *block = open(schemas, home, &line)?;
+        return Ok(());
+    }
+    match block {
+        Block::None => Err("a line that belongs to nothing".into()),
+        Block::Kind(kind) => kind_line(kind, &line),
+        Block::Type(draft) => {
+            draft.members.push(member(schemas, home, line.text)?);
+            Ok(())
+        }
+    }
+}
+
+fn open(schemas: &Schemas, home: &Home, line: &Line) -> Result<Block, String> {
+    match line.word() {
+        ("kind", name) => {
+            let root = lookup(schemas, home, name)?;
+            root.name_kind();
+            Ok(Block::Kind(Box::new(KindData::new(gvk(&home.group, &home.version, name), root))))
+        }
+        ("type", rest) => {
+            let name = rest.split(' ').next().unwrap_or_default();
+            Ok(Block::Type(Draft { ty: lookup(schemas, home, name)?, members: Vec::new() }))
+        }
+        (word, _) => Err(format!("unknown word {word:?}")),
+    }
+}
+
+fn gvk(group: &str, version: &str, kind: &str) -> GroupVersionKind {
+    let group = if matches!(group, "core" | "meta") { "" } else { group };
+    GroupVersionKind { group: group.into(), version: version.into(), kind: kind.into() }
+}
+
+fn lookup(schemas: &Schemas, home: &Home, name: &str) -> Result<Arc<Struct>, String> {
+    let full = if name.contains('/') { name.to_string() } else { format!("{}.{name}", home.path) };
+    schemas.types.get(full.as_str()).cloned().ok_or_else(|| format!("no type {full}"))
+}
+
+fn kind_line(kind: &mut KindData, line: &Line) -> Result<(), String> {
+    let (word, rest) = line.word();
+    let words = || rest.split_whitespace().map(Str::from).collect::<Vec<_>>();
+    match word {
+        "names" => {
+            let (plural, singular) = rest.split_once(' ').ok_or("names wants plural and singular")?;
+            (kind.plural, kind.singular) = (plural.into(), singular.trim().into());
+        }
+        "short" => kind.short_names = words(),
+        "categories" => kind.categories = words(),
+        "scope" => kind.scope = if rest == "Cluster" { Scope::Cluster } else { Scope::Namespaced },
+        "verbs" => kind.verbs = words(),
+        "list" => kind.list_kind = Some(rest.into()),
+        "selectable" => kind.selectable = words(),
+        "deprecated" => kind.deprecated = Some(rest.into()),
+        "indexed" => kind.indexed = words(),
+        "stored" => kind.stored = Some(full_kind(rest)?),
+        "ttl" => kind.rules.ttl = Some(rest.parse().map_err(|_| "ttl wants seconds")?),
+        "name" => kind.rules.name = name_rule(rest)?,
+        "rules" => rest.split_whitespace().try_for_each(|rule| set_rule(&mut kind.rules, rule))?,
+        "subresource" => kind.subresources.push(subresource(rest)?),
+        "column" => kind.columns.push(Column::parse(rest)?),
+        _ => return Err(format!("unknown word {word:?} in a kind")),
+    }
+    Ok(())
+}
+
+fn full_kind(text: &str) -> Result<GroupVersionKind, String> {
+    let (path, kind) = text.rsplit_once('.').ok_or_else(|| format!("{text:?} is no kind"))?;
+    let (group, version) = path.split_once('/').ok_or_else(|| format!("{text:?} has no version"))?;
+    Ok(gvk(group, version, kind))
+}
+
+fn name_rule(text: &str) -> Result<NameRule, String> {
+    Ok(match text {
+        "subdomain" => NameRule::Subdomain,
+        "label" => NameRule::Label,
+        "label1035" => NameRule::Label1035,
+        "segment" => NameRule::PathSegment,
+        "any" => NameRule::Any,
+        _ => return Err(format!("unknown name rule {text:?}")),
+    })
+}
+
+fn set_rule(rules: &mut Rules, rule: &str) -> Result<(), String> {
+    let flag = match rule {
+        "generation" => &mut rules.generation,
+        "counts-annotations" => &mut rules.counts_annotations,
+        "counts-labels" => &mut rules.counts_labels,
+        "constant-generation" => &mut rules.constant_generation,
+        "create-on-update" => &mut rules.create_on_update,
+        "conditional-update" => &mut rules.conditional_update,
+        "delete-answers-object" => &mut rules.delete_answers_object,
+        "orphan-by-default" => &mut rules.orphan_by_default,
+        "status-keeps-metadata" => &mut rules.status_keeps_metadata,
+        "status-on-create" => &mut rules.status_on_create,
+        _ => return Err(format!("unknown rule {rule:?}")),
+    };
+    *flag = true;
+    Ok(())
+}
+
+fn subresource(text: &str) -> Result<Subresource, String> {
+    let mut words = text.split_whitespace();
+    let name = words.next().ok_or("a subresource has a name")?.into();
+    let mut subresource = Subresource { name, verbs: Vec::new(), kind: None };
+    for word in words {
+        match word.strip_prefix("kind=") {
+            Some(kind) => subresource.kind = Some(full_kind(kind)?),
+            None => subresource.verbs.push(word.into()),
+        }
+    }
+    Ok(subresource)
+}
+
+fn member(schemas: &Schemas, home: &Home, text: &str) -> Result<Member, String> {
+    let mut words = text.split_whitespace();
+    let tag = match words.next().unwrap_or_default() {
+        "-" => 0,
+        number => number.parse().map_err(|_| format!("{number:?} is no protobuf number"))?,
+    };
+    let name = words.next().ok_or("a field has a name")?;
+    let ty = words.next().ok_or("a field has a type")?;
+    if name == "..." {
+        let message = lookup(schemas, home, ty.trim_start_matches('?'))?;
+        return Ok(Member::Embedded(Embedded { tag, message }));
+    }
+    let (presence, ty) = presence(ty);
+    let mut field = Field {
+        name: name.into(),
+        ty: parse_type(schemas, home, ty)?,
+        tag,
+        presence,
+        required: false,
+        default: None,
+        merge: Merge::Unsaid,
+        patch: Patch::default(),
+        embedded: None,
+    };
+    words.try_for_each(|word| attribute(&mut field, home, word))?;
+    Ok(Member::Field(Box::new(field)))
+}
+
+fn presence(ty: &str) -> (Presence, &str) {
+    match ty.split_at(1) {
+        ("?", ty) => (Presence::Set, ty),
+        ("!", ty) => (Presence::Always, ty),
+        ("~", ty) => (Presence::Nullable, ty),
+        _ => (Presence::NotEmpty, ty),
+    }
+}
+
+fn attribute(field: &mut Field, home: &Home, word: &str) -> Result<(), String> {
+    let (word, value) = word.split_once('=').unwrap_or((word, ""));
+    match word {
+        "required" => field.required = true,
+        "default" => field.default = Some(json::parse(value.as_bytes()).map_err(|error| error.to_string())?),
+        "list" | "map" => field.merge = merge(value)?,
+        "key" => field.patch.key = Some(value.into()),
+        "patch" => {
+            for strategy in value.split(',') {
+                match strategy {
+                    "merge" => field.patch.merge = true,
+                    "retainKeys" => field.patch.retain_keys = true,
+                    "replace" => field.patch.replace = true,
+                    _ => return Err(format!("unknown patch strategy {strategy:?}")),
+                }
+            }
+        }
+        "go" => name_go_type(&mut field.ty, home, value),
+        _ => return Err(format!("unknown attribute {word:?}")),
+    }
+    Ok(())
+}
+
+fn merge(text: &str) -> Result<Merge, String> {
+    Ok(match text {
+        "atomic" => Merge::Atomic,
+        "set" => Merge::Set,
+        "granular" => Merge::Granular,
+        _ => match text.strip_prefix("map(").and_then(|keys| keys.strip_suffix(')')) {
+            Some(keys) => Merge::Keyed(keys.split(',').map(Str::from).collect()),
+            None => return Err(format!("unknown list type {text:?}")),
+        },
+    })
+}
+
+/// A named list or map type; of a map of lists it is the list that has the name.
+fn name_go_type(ty: &mut Type, home: &Home, name: &str) {
+    let name = go_name(home, name);
+    match &mut ty.shape {
+        Shape::Map(item) if matches!(item.shape, Shape::List(_)) => {
+            ty.go = format!("map[string]{name}").into();
+            item.go = name;
+        }
+        _ => ty.go = name,
+    }
+}
+
+fn go_name(home: &Home, name: &str) -> Str {
+    if name.contains('.') { name.into() } else { format!("{}.{name}", home.version).into() }
+}
+
+fn parse_type(schemas: &Schemas, home: &Home, text: &str) -> Result<Type, String> {
+    if let Some(item) = text.strip_prefix("[]") {
+        let item = parse_type(schemas, home, item.trim_start_matches('?'))?;
+        let go = format!("[]{}", item.go).into();
+        return Ok(Type { shape: Shape::List(Box::new(item)), go });
+    }
+    if let Some(rest) = text.strip_prefix("map[") {
+        let (key, item) = rest.split_once(']').ok_or("a map has a key type")?;
+        let item = parse_type(schemas, home, item.trim_start_matches('?'))?;
+        let key = match key.strip_prefix("string(").and_then(|name| name.strip_suffix(')')) {
+            Some(name) => go_name(home, name),
+            None => key.into(),
+        };
+        let go = format!("map[{key}]{}", item.go).into();
+        return Ok(Type { shape: Shape::Map(Box::new(item)), go });
+    }
+    let (base, name) = match text.split_once('(') {
+        Some((base, name)) => (base, Some(name.trim_end_matches(')'))),
+        None => (text, None),
+    };
+    let (shape, go): (Shape, Str) = match base {
+        "bool" => (Shape::Bool, "bool".into()),
+        "int32" => (Shape::Int32, "int32".into()),
+        "int64" => (Shape::Int64, "int64".into()),
+        "float64" => (Shape::Float, "float64".into()),
+        "string" => (Shape::String, "string".into()),
+        "bytes" => (Shape::Bytes, "[]uint8".into()),
+        "Time" => (Shape::Time, "v1.Time".into()),
+        "MicroTime" => (Shape::MicroTime, "v1.MicroTime".into()),
+        "Duration" => (Shape::Duration, "v1.Duration".into()),
+        "Quantity" => (Shape::Quantity, "resource.Quantity".into()),
+        "IntOrString" => (Shape::IntOrString, "intstr.IntOrString".into()),
+        "RawExtension" => (Shape::Raw, "runtime.RawExtension".into()),
+        "FieldsV1" => (Shape::Raw, "v1.FieldsV1".into()),
+        "JSON" => (Shape::Json, "v1.JSON".into()),
+        "JSONSchemaPropsOrBool" => schema_or(schemas, home, base, Alternative::Bool)?,
+        "JSONSchemaPropsOrArray" => schema_or(schemas, home, base, Alternative::List)?,
+        "JSONSchemaPropsOrStringArray" => schema_or(schemas, home, base, Alternative::Strings)?,
+        _ => {
+            let inner = lookup(schemas, home, text)?;
+            let go = format!("{}.{}", inner.package(), inner.name).into();
+            (Shape::Struct(inner), go)
+        }
+    };
+    Ok(Type { shape, go: name.map_or(go, |name| go_name(home, name)) })
+}
+
+fn schema_or(schemas: &Schemas, home: &Home, name: &str, or: Alternative) -> Result<(Shape, Str), String> {
+    let inner = lookup(schemas, home, "JSONSchemaProps")?;
+    Ok((Shape::Or(or, inner), go_name(home, name)))
+}

@@ -1,0 +1,241 @@
+//! The answer that is not an object: what went wrong, or that it went well.
+//!
+//! Errors inside are small and free of HTTP; this is the one form in which a client sees them.
+
+use crate::names::{GroupResource, GroupVersionKind};
+use crate::value::{Map, Str, Value};
+use crate::violation::Violations;
+
+/// A `Status` object on its way to a client.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Status {
+    /// The HTTP status code.
+    pub code: u16,
+    /// One word for machines; may be empty.
+    pub reason: &'static str,
+    /// A sentence for people.
+    pub message: String,
+    /// What it is about.
+    pub details: Option<Box<Details>>,
+    /// Seconds to wait before trying again, which is also sent as a header.
+    pub retry_after: Option<u32>,
+    /// Where a list can go on all the same.
+    pub token: Option<String>,
+}
+
+/// What a Status is about.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Details {
+    /// The object's name.
+    pub name: Str,
+    /// The API group.
+    pub group: Str,
+    /// The kind or resource.
+    pub kind: Str,
+    /// The object's uid.
+    pub uid: Str,
+    /// What is wrong in particular.
+    pub causes: Vec<Cause>,
+}
+
+/// One particular of what is wrong.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cause {
+    /// One word for machines.
+    pub reason: Str,
+    /// A sentence for people.
+    pub message: String,
+    /// The field it is about.
+    pub field: String,
+}
+
+impl Status {
+    /// A failure with nothing but its message.
+    pub fn failure(code: u16, reason: &'static str, message: impl Into<String>) -> Status {
+        Status { code, reason, message: message.into(), details: None, retry_after: None, token: None }
+    }
+
+    /// 400: the request makes no sense.
+    pub fn bad_request(message: impl Into<String>) -> Status {
+        Status::failure(400, "BadRequest", message)
+    }
+
+    /// 401: who asks is not known.
+    pub fn unauthorized() -> Status {
+        Status::failure(401, "Unauthorized", "Unauthorized")
+    }
+
+    /// 403: who asks may not.
+    pub fn forbidden(resource: &GroupResource, name: &str, why: &str) -> Status {
+        let message = match (resource.resource.as_str(), name) {
+            ("", _) => format!("forbidden: {why}"),
+            (_, "") => format!("{resource} is forbidden: {why}"),
+            _ => format!("{resource} {} is forbidden: {why}", crate::json::quote(name)),
+        };
+        Status { details: Some(about(resource, name)), ..Status::failure(403, "Forbidden", message) }
+    }
+
+    /// 404: there is no such object.
+    pub fn not_found(resource: &GroupResource, name: &str) -> Status {
+        let message = format!("{resource} {} not found", crate::json::quote(name));
+        Status { details: Some(about(resource, name)), ..Status::failure(404, "NotFound", message) }
+    }
+
+    /// 404: there is no such resource.
+    pub fn no_such_resource() -> Status {
+        Status {
+            details: Some(Box::default()),
+            ..Status::failure(404, "NotFound", "the server could not find the requested resource")
+        }
+    }
+
+    /// 405: the resource cannot do that.
+    pub fn method_not_allowed(message: impl Into<String>) -> Status {
+        Status { details: Some(Box::default()), ..Status::failure(405, "MethodNotAllowed", message) }
+    }
+
+    /// 409: the name is taken.
+    pub fn already_exists(resource: &GroupResource, name: &str) -> Status {
+        let message = format!("{resource} {} already exists", crate::json::quote(name));
+        Status { details: Some(about(resource, name)), ..Status::failure(409, "AlreadyExists", message) }
+    }
+
+    /// 409: somebody else was faster, or a precondition does not hold.
+    pub fn conflict(resource: &GroupResource, name: &str, why: &str) -> Status {
+        let message =
+            format!("Operation cannot be fulfilled on {resource} {}: {why}", crate::json::quote(name));
+        Status { details: Some(about(resource, name)), ..Status::failure(409, "Conflict", message) }
+    }
+
+    /// 410: that version is no more.
+    pub fn expired(message: impl Into<String>) -> Status {
+        Status::failure(410, "Expired", message)
+    }
+
+    /// 422: the object breaks rules.
+    pub fn invalid(gvk: &GroupVersionKind, name: &str, violations: &Violations) -> Status {
+        let GroupVersionKind { group, kind, .. } = gvk;
+        let qualified = if group.is_empty() { kind.to_string() } else { format!("{kind}.{group}") };
+        let each: Vec<String> = distinct(violations);
+        let all = match each.as_slice() {
+            [] => String::new(),
+            [one] => one.clone(),
+            many => format!("[{}]", many.join(", ")),
+        };
+        let message = format!("{qualified} {} is invalid: {all}", crate::json::quote(name));
+        let message = if each.is_empty() { message.trim_end_matches(": ").to_string() } else { message };
+        let causes = violations
+            .0
+            .iter()
+            .map(|violation| Cause {
+                reason: violation.reason.word().into(),
+                message: violation.message.clone(),
+                field: violation.field.clone(),
+            })
+            .collect();
+        let details = Details {
+            name: name.into(),
+            group: group.clone(),
+            kind: kind.clone(),
+            causes,
+            ..Details::default()
+        };
+        Status { details: Some(Box::new(details)), ..Status::failure(422, "Invalid", message) }
+    }
+
+    /// 500: the server could not.
+    pub fn internal(message: impl std::fmt::Display) -> Status {
+        let cause = Cause { reason: Str::default(), message: message.to_string(), field: String::new() };
+        let details = Details { causes: vec![cause], ..Details::default() };
+        Status {
+            details: Some(Box::new(details)),
+            ..Status::failure(500, "InternalError", format!("Internal error occurred: {message}"))
+        }
+    }
+
+    /// 500 with nothing but a message, which is how upstream answers an error that has no reason.
+    pub fn unknown(message: impl Into<String>) -> Status {
+        Status::failure(500, "", message)
+    }
+
+    /// 200: it is done.
+    pub fn success(details: Details) -> Value {
+        let mut value = head("Success", "", "");
+        value.set("details", details_value(&details));
+        value
+    }
+
+    /// The object that a client gets.
+    pub fn to_value(&self) -> Value {
+        let mut value = head("Failure", &self.message, self.reason);
+        if let Some(token) = &self.token {
+            value.entry("metadata").set("continue", token);
+        }
+        if self.details.is_some() || self.retry_after.is_some() {
+            let mut details = self.details.as_deref().map_or_else(Value::object, details_value);
+            if let Some(seconds) = self.retry_after {
+                details.set("retryAfterSeconds", seconds);
+            }
+            value.set("details", details);
+        }
+        value.set("code", i64::from(self.code));
+        value
+    }
+}
+
+/// Kubernetes: the aggregate message names the same violation only once, the causes keep both.
+fn distinct(violations: &Violations) -> Vec<String> {
+    let mut seen = std::collections::HashSet::new();
+    violations
+        .0
+        .iter()
+        .map(|violation| violation.to_string())
+        .filter(|text| seen.insert(text.clone()))
+        .collect()
+}
+
+fn about(resource: &GroupResource, name: &str) -> Box<Details> {
+    Box::new(Details {
+        name: name.into(),
+        group: resource.group.clone(),
+        kind: resource.resource.clone(),
+        ..Details::default()
+    })
+}
+
+fn head(status: &str, message: &str, reason: &str) -> Value {
+    let mut value = crate::value!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": status });
+    for (key, text) in [("message", message), ("reason", reason)] {
+        if !text.is_empty() {
+            value.set(key, text);
+        }
+    }
+    value
+}
+
+fn details_value(details: &Details) -> Value {
+    let mut map = Map::default();
+    let texts =
+        [("name", &details.name), ("group", &details.group), ("kind", &details.kind), ("uid", &details.uid)];
+    for (key, text) in texts {
+        if !text.is_empty() {
+            map.insert(key, text);
+        }
+    }
+    if !details.causes.is_empty() {
+        map.insert("causes", Value::List(details.causes.iter().map(cause_value).collect()));
+    }
+    Value::Map(map)
+}
+
+fn cause_value(cause: &Cause) -> Value {
+    let mut map = Map::default();
+    for (key, text) in
+        [("reason", cause.reason.as_str()), ("message", &cause.message), ("field", &cause.field)]
+    {
+        if !text.is_empty() {
+            map.insert(key, text);
+        }
+    }
+    Value::Map(map)
+}

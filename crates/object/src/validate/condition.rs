@@ -1,0 +1,66 @@
+//! Is a status condition in order? For the kinds whose conditions are `meta/v1.Condition`.
+
+use super::{chars, field, meta, names};
+use crate::value::Value;
+use crate::violation::{Path, Violations};
+
+const REASON_LENGTH: usize = 1024;
+const MESSAGE_LENGTH: usize = 32 * 1024;
+
+/// Conditions, each type once.
+pub fn conditions(conditions: &Value, path: &Path, violations: &mut Violations) {
+    let list = conditions.list();
+    for (index, condition) in list.iter().enumerate() {
+        let path = path.index(index);
+        if list[..index].iter().any(|earlier| earlier["type"] == condition["type"]) {
+            violations.duplicate(path.child("type"), condition["type"].str());
+        }
+        self::condition(condition, &path, violations);
+    }
+}
+
+/// One condition.
+pub fn condition(condition: &Value, path: &Path, violations: &mut Violations) {
+    meta::label_name(condition["type"].str(), &path.child("type"), violations);
+    field::one_of(
+        condition["status"].str(),
+        &["False", "True", "Unknown"],
+        &path.child("status"),
+        violations,
+    );
+    let observed = condition["observedGeneration"].int();
+    if observed < 0 {
+        violations.invalid(
+            path.child("observedGeneration"),
+            observed,
+            "must be greater than or equal to zero",
+        );
+    }
+    if condition["lastTransitionTime"].is_null() {
+        violations.required(path.child("lastTransitionTime"), "");
+    }
+    reason(condition["reason"].str(), &path.child("reason"), violations);
+    if condition["message"].str().len() > MESSAGE_LENGTH {
+        violations.too_long(path.child("message"), MESSAGE_LENGTH);
+    }
+}
+
+fn reason(reason: &str, path: &Path, violations: &mut Violations) {
+    if reason.is_empty() {
+        return violations.required(path, "");
+    }
+    let last = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let inner = |byte: u8| last(byte) || matches!(byte, b',' | b':');
+    if !chars::between(reason, |byte| byte.is_ascii_alphabetic(), inner, last) {
+        let message = names::regex(
+            "a condition reason must start with alphabetic character, optionally followed by a string of \
+             alphanumeric characters or '_,:', and must end with an alphanumeric character or '_'",
+            "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?",
+            &["my_name", "MY_NAME", "MyName", "ReasonA,ReasonB", "ReasonA:ReasonB"],
+        );
+        violations.invalid(path, reason, &message);
+    }
+    if reason.len() > REASON_LENGTH {
+        violations.too_long(path, REASON_LENGTH);
+    }
+}
