@@ -1,0 +1,101 @@
+//! Writing a base: the live state, whole, so that older files can go.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+use super::frame::{HEADER, Identity, Role};
+use super::{Place, codec};
+use crate::Live;
+
+/// How many bytes of records go into one frame.
+const FRAME: usize = 256 << 10;
+
+/// A base that is being written in the background.
+pub(super) struct Compaction {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<io::Result<u64>>>,
+}
+
+impl Compaction {
+    /// Writes `live` as the base of `generation`, whose log has begun, and then removes what is older.
+    pub(super) fn start(place: &Place, generation: u64, live: Live) -> io::Result<Compaction> {
+        let (place, stop) = (place.clone(), Arc::<AtomicBool>::default());
+        let stopped = stop.clone();
+        let work = move || {
+            let bytes = write(&place, generation, &live, &stopped)?;
+            place.sweep(generation);
+            Ok(bytes)
+        };
+        let thread = thread::Builder::new().name("store-compact".into()).spawn(work)?;
+        Ok(Compaction { stop, thread: Some(thread) })
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// The length of the base.
+    pub(super) fn finish(mut self) -> io::Result<u64> {
+        let thread = self.thread.take().ok_or(io::ErrorKind::NotFound)?;
+        thread.join().unwrap_or_else(|_| Err(io::Error::other("compaction panicked")))
+    }
+}
+
+impl Drop for Compaction {
+    /// Gives up: the old files are still good. Waits, because the directory must be left alone after this.
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn write(place: &Place, generation: u64, live: &Live, stop: &AtomicBool) -> io::Result<u64> {
+    let identity = Identity { role: Role::Base, generation };
+    let (_, length) = place.create(&place.base(generation), |file| {
+        let mut base = Base { identity, file: BufWriter::new(file), length: HEADER, buffer: Vec::new() };
+        base.file.write_all(&identity.header())?;
+        base.write_records(live, stop)?;
+        base.file.flush()?;
+        Ok(base.length)
+    })?;
+    Ok(length)
+}
+
+struct Base<'a> {
+    identity: Identity,
+    file: BufWriter<&'a mut File>,
+    length: u64,
+    buffer: Vec<u8>,
+}
+
+impl Base<'_> {
+    fn write_records(&mut self, live: &Live, stop: &AtomicBool) -> io::Result<()> {
+        let mut records = live.records().peekable();
+        let mut n_records = 0;
+        while records.peek().is_some() {
+            if stop.load(Ordering::Relaxed) {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            self.frame(|buffer| {
+                codec::batch(buffer, live.revision);
+                while let Some((space, record)) = records.next_if(|_| buffer.len() < FRAME) {
+                    codec::put(buffer, space, record);
+                    n_records += 1;
+                }
+            })?;
+        }
+        self.frame(|buffer| codec::seal(buffer, live.revision, n_records))
+    }
+
+    fn frame(&mut self, fill: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+        self.buffer.clear();
+        self.identity.frame(self.length, &mut self.buffer, fill);
+        self.length += self.buffer.len() as u64;
+        self.file.write_all(&self.buffer)
+    }
+}

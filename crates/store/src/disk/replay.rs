@@ -1,0 +1,172 @@
+//! Opening: reads the newest base and the logs since, and refuses to guess.
+
+use super::Place;
+use super::codec::{self, Payload};
+use super::frame::{Frames, HEADER, Identity, Next, Role};
+use super::log::Log;
+use super::tip::Tip;
+use crate::{OpenError, Revision, Saved};
+
+/// What a directory holds.
+pub(super) struct Replayed {
+    pub(super) revision: Revision,
+    pub(super) base_bytes: u64,
+    pub(super) log: Log,
+}
+
+/// The files that count.
+struct Chain {
+    /// The newest base's generation; the first has none.
+    base: Option<u64>,
+    /// The generations of all logs from the base on, without a gap.
+    logs: Vec<u64>,
+    tip: Tip,
+}
+
+pub(super) fn replay(place: &Place, load: &mut dyn FnMut(Saved<'_>)) -> Result<Replayed, OpenError> {
+    let failed = |source| OpenError::Io { path: place.dir.clone(), source };
+    let mut scan = Scan { load, revision: Revision::ZERO, n_changes: 0 };
+    let Some(chain) = Chain::find(place)? else {
+        let log = Log::create(place, 1).map_err(failed)?;
+        return Ok(Replayed { revision: scan.revision, base_bytes: 0, log });
+    };
+    let base_bytes = match chain.base {
+        Some(generation) => scan.sealed(place, Identity { role: Role::Base, generation })?,
+        None => 0,
+    };
+    let (&last, sealed) = chain.logs.split_last().ok_or_else(|| missing(place.log(chain.tip.generation)))?;
+    for &generation in sealed {
+        scan.sealed(place, Identity { role: Role::Log, generation })?;
+    }
+    let log = scan.last(place, last, chain.tip)?;
+    place.sweep(chain.base.unwrap_or_default());
+    Ok(Replayed { revision: scan.revision, base_bytes, log })
+}
+
+impl Chain {
+    /// `None` if nothing was ever promised here.
+    fn find(place: &Place) -> Result<Option<Chain>, OpenError> {
+        let failed = |source| OpenError::Io { path: place.dir.clone(), source };
+        let base = place.generations("base").map_err(failed)?.last().copied();
+        let mut logs = place.generations("log").map_err(failed)?;
+        logs.retain(|&generation| generation >= base.unwrap_or(1));
+        let tip = match Tip::read(&place.tip())? {
+            None if logs.is_empty() && base.is_none() => return Ok(None),
+            Some(Tip { generation: 1, length: HEADER }) if logs.is_empty() && base.is_none() => {
+                return Ok(None);
+            }
+            None => return Err(missing(place.tip())),
+            Some(tip) => tip,
+        };
+        let chain = Chain { base, logs, tip };
+        chain.check(place)?;
+        Ok(Some(chain))
+    }
+
+    /// Every log from the base to the tip is there.
+    fn check(&self, place: &Place) -> Result<(), OpenError> {
+        let first = self.base.unwrap_or(1);
+        let last = self.logs.last().copied().unwrap_or(first).max(self.tip.generation);
+        match (first..=last).find(|generation| !self.logs.contains(generation)) {
+            Some(generation) if generation == 1 && !self.logs.is_empty() => {
+                Err(missing(place.base(self.logs[0])))
+            }
+            Some(generation) => Err(missing(place.log(generation))),
+            None => Ok(()),
+        }
+    }
+}
+
+fn missing(path: std::path::PathBuf) -> OpenError {
+    OpenError::Corrupt { path, detail: "it is missing".into() }
+}
+
+/// What was read so far.
+struct Scan<'a> {
+    load: &'a mut dyn FnMut(Saved<'_>),
+    revision: Revision,
+    /// In the file at hand.
+    n_changes: u64,
+}
+
+/// What the frame at hand says of those to come.
+#[derive(PartialEq, Eq)]
+enum Then {
+    More,
+    Sealed,
+}
+
+impl Scan<'_> {
+    /// Reads a file that was finished, and returns its length.
+    fn sealed(&mut self, place: &Place, identity: Identity) -> Result<u64, OpenError> {
+        let mut frames = open(place, identity)?;
+        self.n_changes = 0;
+        loop {
+            let offset = frames.offset();
+            match self.step(&mut frames)? {
+                Some(Then::More) => {}
+                Some(Then::Sealed) => return Ok(frames.offset()),
+                None => return Err(frames.corrupt(format!("unreadable at byte {offset}"))),
+            }
+        }
+    }
+
+    /// Reads the log that was in use, up to its end or to where it is torn, which may only be beyond the tip.
+    fn last(&mut self, place: &Place, generation: u64, tip: Tip) -> Result<Log, OpenError> {
+        let mut frames = open(place, Identity { role: Role::Log, generation })?;
+        let promised = if tip.generation == generation { tip.length } else { HEADER };
+        self.n_changes = 0;
+        let mut then = Some(Then::More);
+        while then == Some(Then::More) {
+            then = self.step(&mut frames)?;
+        }
+        let offset = frames.offset();
+        if offset < promised {
+            let detail = format!("unreadable at byte {offset} of {promised} that were acknowledged");
+            return Err(frames.corrupt(detail));
+        }
+        let log = match then {
+            Some(Then::Sealed) => Log::create(place, generation + 1),
+            _ => Log::resume(place, generation, offset, self.n_changes),
+        };
+        log.map_err(|source| OpenError::Io { path: place.log(generation), source })
+    }
+
+    /// Loads one frame. `None` if there is none.
+    fn step(&mut self, frames: &mut Frames) -> Result<Option<Then>, OpenError> {
+        let payload = match frames.next()? {
+            Next::Frame(payload) => codec::decode(payload),
+            Next::End | Next::Torn => return Ok(None),
+        };
+        let then = payload.and_then(|payload| self.take(payload));
+        match then {
+            Some(then) => Ok(Some(then)),
+            None => Err(frames.corrupt(format!("what ends at byte {} makes no sense", frames.offset()))),
+        }
+    }
+
+    fn take(&mut self, payload: Payload<'_>) -> Option<Then> {
+        match payload {
+            Payload::Batch { revision, changes } => {
+                for change in changes {
+                    (self.load)(change?);
+                    self.n_changes += 1;
+                }
+                self.revision = self.revision.max(revision);
+                Some(Then::More)
+            }
+            Payload::Seal { revision, n_changes } => {
+                self.revision = self.revision.max(revision);
+                (n_changes == self.n_changes).then_some(Then::Sealed)
+            }
+        }
+    }
+}
+
+fn open(place: &Place, identity: Identity) -> Result<Frames, OpenError> {
+    let path = match identity.role {
+        Role::Base => place.base(identity.generation),
+        Role::Log => place.log(identity.generation),
+    };
+    Frames::open(&path, identity)
+}

@@ -1,0 +1,48 @@
+//! What was written, and when? Bytes without meaning: keys, one global revision, compare-and-commit.
+//!
+//! A [`Store`] holds named [`Space`]s, each an ordered map from key to [`Record`]. A transaction of
+//! [`Write`]s commits whole or not at all and takes the next [`Revision`]. Readers take a
+//! [`Snapshot`] in constant time and never wait for a writer's disk; a [`Watch`] is a cursor into the
+//! space's ring of recent events, so a slow reader costs nobody anything.
+//!
+//! In the order a write walks: `write` says what is wanted, `sequencer` decides and orders,
+//! `journal` (`disk`) makes it durable and `load` brings it back, `state` and `window` are what is published, `snapshot` and
+//! `watch` are how it is read back.
+//!
+//! Invariant: nothing here parses a value, knows a kind or reads a clock.
+//! Invariant: what a reader sees was durable first.
+
+mod record;
+mod revision;
+mod write;
+
+mod disk;
+mod journal;
+mod load;
+mod open;
+mod sequencer;
+mod store;
+mod worker;
+
+mod ledger;
+mod retained;
+mod space;
+mod spaces;
+mod state;
+mod window;
+
+mod snapshot;
+mod watch;
+
+mod lock;
+
+pub use journal::{Entry, Journal, Live, Saved};
+pub use open::OpenError;
+pub use record::Record;
+pub use revision::Revision;
+pub use snapshot::Snapshot;
+pub use space::{Space, SpaceStats};
+pub use store::{Options, Store};
+pub use watch::{Expired, Watch};
+pub use window::{Bounds, Event, EventKind};
+pub use write::{Change, Draft, Expect, Write, WriteError};

@@ -1,0 +1,41 @@
+//! Why a store could not be opened.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a store could not be opened. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process, or this one, has it open.
+    #[error("{} is in use by another process", path.display())]
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+    },
+    /// What is there is not what was written.
+    #[error("{} is damaged: {detail}", path.display())]
+    Corrupt {
+        /// The damaged file.
+        path: PathBuf,
+        /// How it is known.
+        detail: String,
+    },
+    /// What is there was written by a version that this one does not know.
+    #[error("{} has format {found}, this version reads {known}", path.display())]
+    Version {
+        /// The file in question.
+        path: PathBuf,
+        /// Its format.
+        found: u64,
+        /// Ours.
+        known: u64,
+    },
+    /// The operating system refused.
+    #[error("cannot use {}", path.display())]
+    Io {
+        /// The file in question.
+        path: PathBuf,
+        /// What it said.
+        source: io::Error,
+    },
+}

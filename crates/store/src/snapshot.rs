@@ -1,0 +1,74 @@
+//! A space as it was at one moment, for as long as the reader likes.
+
+use std::sync::Arc;
+
+use crate::state::State;
+use crate::{Record, Revision};
+
+/// A space at one revision. Taking and cloning one is O(1); holding one keeps the records that it shows in memory.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    state: Arc<State>,
+    at: Revision,
+}
+
+impl Snapshot {
+    pub(crate) fn new(state: Arc<State>, at: Revision) -> Snapshot {
+        Snapshot { state, at }
+    }
+
+    pub(crate) fn state(&self) -> &Arc<State> {
+        &self.state
+    }
+
+    /// The store's revision that this snapshot shows: exactly the writes up to it. What a list reports, and where a
+    /// watch goes on.
+    pub fn at(&self) -> Revision {
+        self.at
+    }
+
+    /// The last revision that changed this space: at most [`at`](Self::at). Two snapshots of a space with the same
+    /// one are equal.
+    pub fn revision(&self) -> Revision {
+        self.state.revision
+    }
+
+    /// The number of records.
+    pub fn len(&self) -> usize {
+        self.state.len()
+    }
+
+    /// Whether there is no record.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The record of `key`.
+    pub fn get(&self, key: &str) -> Option<&Arc<Record>> {
+        self.state.get(key)
+    }
+
+    /// Records whose key begins with `prefix`, in byte order of keys, from after the key `after`.
+    pub fn range<'a>(
+        &'a self,
+        prefix: &'a str,
+        after: Option<&'a str>,
+    ) -> impl Iterator<Item = &'a Arc<Record>> {
+        self.state.range(prefix, after)
+    }
+
+    /// As [`range`](Self::range), but only records that carry `term`. Costs what it finds, not what there is.
+    pub fn with_term<'a>(
+        &'a self,
+        term: &'a str,
+        prefix: &'a str,
+        after: Option<&'a str>,
+    ) -> impl Iterator<Item = &'a Arc<Record>> {
+        self.state.with_term(term, prefix, after)
+    }
+
+    /// How many keys begin with `prefix`: O(log n) if it is empty or ends with `/`, else it counts.
+    pub fn count(&self, prefix: &str) -> usize {
+        self.state.count(prefix)
+    }
+}

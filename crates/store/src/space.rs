@@ -1,0 +1,188 @@
+//! A named ordered map with its own past.
+
+use std::fmt;
+use std::mem;
+use std::sync::{Arc, Mutex, RwLock};
+
+use tokio::sync::watch;
+
+use crate::ledger::Ledger;
+use crate::retained::Retained;
+use crate::state::State;
+use crate::window::Window;
+use crate::{Bounds, Event, Expired, Revision, Snapshot, Watch, lock};
+
+/// A handle on one named ordered map of a store; clones share it.
+#[derive(Clone)]
+pub struct Space(Arc<Inner>);
+
+struct Inner {
+    name: Arc<str>,
+    ledger: Arc<Ledger>,
+    live: RwLock<Live>,
+    retained: Mutex<Retained>,
+    bell: watch::Sender<()>,
+}
+
+/// What a batch changes in one step.
+struct Live {
+    state: Arc<State>,
+    window: Window,
+}
+
+/// A space in figures.
+#[derive(Clone, Debug)]
+pub struct SpaceStats {
+    /// The space's name.
+    pub name: Arc<str>,
+    /// How many records it has.
+    pub records: usize,
+    /// The bytes of their values.
+    pub bytes: u64,
+    /// How many events the window holds.
+    pub events: usize,
+    /// The bytes of values that only the window keeps alive.
+    pub superseded: u64,
+    /// How many snapshots are kept for paging readers.
+    pub snapshots: usize,
+    /// How many watches are open.
+    pub watches: usize,
+}
+
+impl Space {
+    /// A space that holds `state` and remembers nothing before the store was opened.
+    pub(crate) fn new(name: Arc<str>, ledger: Arc<Ledger>, state: State, bounds: Bounds) -> Space {
+        let window = Window::new(ledger.opened, bounds);
+        Space::with(name, ledger, Live { state: Arc::new(state), window })
+    }
+
+    fn with(name: Arc<str>, ledger: Arc<Ledger>, live: Live) -> Space {
+        let (retained, bell) = (Mutex::default(), watch::Sender::new(()));
+        Space(Arc::new(Inner { name, ledger, live: RwLock::new(live), retained, bell }))
+    }
+
+    /// The same content and past, in a store of its own. The caller holds the gate.
+    pub(crate) fn fork(&self, ledger: &Arc<Ledger>) -> Space {
+        let live = lock::read(&self.0.live);
+        let live = Live { state: live.state.clone(), window: live.window.clone() };
+        Space::with(self.0.name.clone(), ledger.clone(), live)
+    }
+
+    /// The space's name.
+    pub fn name(&self) -> &Arc<str> {
+        &self.0.name
+    }
+
+    /// The space as it is now.
+    pub fn snapshot(&self) -> Snapshot {
+        let _gate = self.0.ledger.still();
+        Snapshot::new(self.state(), self.0.ledger.revision())
+    }
+
+    /// The space as it was at `revision`: from a retained snapshot, or by undoing what happened since, which costs
+    /// in proportion to that. A revision that is yet to come shows the present.
+    pub fn snapshot_at(&self, revision: Revision) -> Result<Snapshot, Expired> {
+        let now = self.snapshot();
+        if revision >= now.at() {
+            return Ok(now);
+        }
+        if revision >= now.revision() {
+            return Ok(Snapshot::new(now.state().clone(), revision));
+        }
+        if let Some(kept) = lock::hold(&self.0.retained).find(revision) {
+            return Ok(kept);
+        }
+        let rebuilt = Snapshot::new(self.rebuild(revision)?, revision);
+        self.retain(&rebuilt);
+        Ok(rebuilt)
+    }
+
+    /// Keeps `snapshot` for [`snapshot_at`](Self::snapshot_at), so that a list read in pages costs nothing extra
+    /// per page. A space keeps the 64 that were used last, while they hold at most 64 MiB of values that are no
+    /// longer live.
+    pub fn retain(&self, snapshot: &Snapshot) {
+        lock::hold(&self.0.retained).keep(snapshot);
+    }
+
+    /// Everything that happens in this space after `after`.
+    pub fn watch(&self, after: Revision) -> Result<Watch, Expired> {
+        let bell = self.0.bell.subscribe();
+        lock::read(&self.0.live).window.reaches(after)?;
+        Ok(Watch::new(self.clone(), bell, after))
+    }
+
+    /// The space in figures.
+    pub fn stats(&self) -> SpaceStats {
+        let snapshots = lock::hold(&self.0.retained).len();
+        let live = lock::read(&self.0.live);
+        SpaceStats {
+            name: self.0.name.clone(),
+            records: live.state.len(),
+            bytes: live.state.bytes,
+            events: live.window.len(),
+            superseded: live.window.bytes(),
+            snapshots,
+            watches: self.0.bell.receiver_count(),
+        }
+    }
+
+    /// The published events after `after`. One that the window has but the ledger has not reached yet waits for its
+    /// turn: a client must not hear of a revision that it cannot read.
+    pub(crate) fn events_after(&self, after: Revision, limit: usize) -> Result<Vec<Event>, Expired> {
+        let until = self.0.ledger.revision();
+        let live = lock::read(&self.0.live);
+        live.window.reaches(after)?;
+        Ok(live.window.between(after, until, limit))
+    }
+
+    /// The latest revision until which nothing happened here after `seen`.
+    pub(crate) fn quiet_until(&self, seen: Revision) -> Revision {
+        // Loaded before looking: all events up to it are in the window by then.
+        let until = self.0.ledger.revision();
+        let live = lock::read(&self.0.live);
+        match live.window.reaches(seen).is_ok() && live.window.is_quiet(seen, until) {
+            true => seen.max(until),
+            false => seen,
+        }
+    }
+
+    pub(crate) fn state(&self) -> Arc<State> {
+        lock::read(&self.0.live).state.clone()
+    }
+
+    pub(crate) fn belongs_to(&self, ledger: &Arc<Ledger>) -> bool {
+        Arc::ptr_eq(&self.0.ledger, ledger)
+    }
+
+    pub(crate) fn is(&self, other: &Space) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Makes `state` current, and the `events` that led to it the latest of the past. The caller holds the gate.
+    pub(crate) fn publish(&self, state: Arc<State>, events: impl IntoIterator<Item = Event>) -> Arc<State> {
+        let mut live = lock::write(&self.0.live);
+        events.into_iter().for_each(|event| live.window.push(event));
+        mem::replace(&mut live.state, state)
+    }
+
+    /// What may wait until writers have their answer.
+    pub(crate) fn settle(&self) {
+        let state = self.state();
+        lock::hold(&self.0.retained).prune(&state);
+        self.0.bell.send_replace(());
+    }
+
+    fn rebuild(&self, revision: Revision) -> Result<Arc<State>, Expired> {
+        let live = lock::read(&self.0.live);
+        let (mut state, undo) = (State::clone(&live.state), live.window.undo(revision)?);
+        drop(live);
+        undo.apply(&mut state);
+        Ok(Arc::new(state))
+    }
+}
+
+impl fmt::Debug for Space {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Space({})", self.0.name)
+    }
+}

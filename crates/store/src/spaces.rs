@@ -1,0 +1,58 @@
+//! All spaces of a store, by name.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, RwLock};
+
+use crate::ledger::Ledger;
+use crate::state::State;
+use crate::{Bounds, Live, Revision, Space, lock};
+
+/// All spaces of a store.
+pub(crate) struct Spaces {
+    ledger: Arc<Ledger>,
+    bounds: Bounds,
+    by_name: RwLock<BTreeMap<Arc<str>, Space>>,
+}
+
+impl Spaces {
+    pub(crate) fn new(revision: Revision, opened: Revision, bounds: Bounds) -> Spaces {
+        Spaces { ledger: Arc::new(Ledger::new(revision, opened)), bounds, by_name: RwLock::default() }
+    }
+
+    pub(crate) fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
+    }
+
+    pub(crate) fn all(&self) -> Vec<Space> {
+        lock::read(&self.by_name).values().cloned().collect()
+    }
+
+    /// Everything there is. Called by the one who writes, so nothing changes meanwhile.
+    pub(crate) fn live(&self) -> Live {
+        let spaces = self.all().iter().map(|space| (space.name().clone(), space.state())).collect();
+        Live { revision: self.ledger.revision(), spaces }
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Space {
+        let known = lock::read(&self.by_name).get(name).cloned();
+        known.unwrap_or_else(|| self.add(name.into(), State::empty(self.ledger.opened)))
+    }
+
+    /// Adds a space, unless somebody else just did.
+    pub(crate) fn add(&self, name: Arc<str>, state: State) -> Space {
+        let mut by_name = lock::write(&self.by_name);
+        let space = || Space::new(name.clone(), self.ledger.clone(), state, self.bounds);
+        by_name.entry(name.clone()).or_insert_with(space).clone()
+    }
+
+    pub(crate) fn fork(&self) -> Spaces {
+        let _gate = self.ledger.still();
+        let fork = Spaces::new(self.ledger.revision(), self.ledger.opened, self.bounds);
+        let forked = lock::read(&self.by_name)
+            .iter()
+            .map(|(name, space)| (name.clone(), space.fork(&fork.ledger)))
+            .collect();
+        *lock::write(&fork.by_name) = forked;
+        fork
+    }
+}

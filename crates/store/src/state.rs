@@ -1,0 +1,212 @@
+//! What a space holds at one moment: its records and the ways to find them.
+//!
+//! All parts are persistent trees: a clone is O(1) and shares everything, and a change to the clone copies
+//! only the path it touches. So a snapshot is consistent across map, index and counts for free.
+//!
+//! Invariant: `terms`, `counts` and `expiries` say exactly what can be derived from `records`.
+
+use std::cmp::Ordering;
+use std::ops::Bound;
+use std::ptr;
+use std::sync::Arc;
+
+use equivalent::{Comparable, Equivalent};
+use imbl::{OrdMap, OrdSet};
+
+use crate::{Record, Revision};
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct State {
+    /// The last transaction that changed this space.
+    pub(crate) revision: Revision,
+    /// The live values' bytes.
+    pub(crate) bytes: u64,
+    /// The bytes of all values that were ever replaced or deleted: what keeping an old state may cost.
+    pub(crate) superseded: u64,
+    // Keyed by the record's own key, not a set of records: inner nodes keep copies of keys, and would keep
+    // superseded records alive.
+    records: OrdMap<Arc<str>, Arc<Record>>,
+    terms: OrdSet<Posting>,
+    expiries: OrdSet<(u64, Arc<str>)>,
+    counts: OrdMap<Arc<str>, usize>,
+}
+
+impl State {
+    /// The state of a space that holds nothing, last changed at `revision`.
+    pub(crate) fn empty(revision: Revision) -> State {
+        State { revision, ..State::default() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<&Arc<Record>> {
+        self.records.get(key)
+    }
+
+    /// Records whose key begins with `prefix`, from after the key `after`, in byte order.
+    pub(crate) fn range<'a>(
+        &'a self,
+        prefix: &'a str,
+        after: Option<&'a str>,
+    ) -> impl Iterator<Item = &'a Arc<Record>> {
+        self.records
+            .range::<_, str>((start(prefix, after), Bound::Unbounded))
+            .map(|(_, record)| record)
+            .take_while(move |record| record.key.starts_with(prefix))
+    }
+
+    /// As `range`, but only records that carry `term`.
+    pub(crate) fn with_term<'a>(
+        &'a self,
+        term: &'a str,
+        prefix: &'a str,
+        after: Option<&'a str>,
+    ) -> impl Iterator<Item = &'a Arc<Record>> {
+        let from = start(prefix, after).map(|key| Place { term, key });
+        self.terms
+            .range::<_, Place<'_>>((from, Bound::Unbounded))
+            .take_while(move |posting| &*posting.term == term && posting.key.starts_with(prefix))
+            .filter_map(|posting| self.get(&posting.key))
+    }
+
+    pub(crate) fn count(&self, prefix: &str) -> usize {
+        match prefix {
+            "" => self.records.len(),
+            _ if prefix.ends_with('/') => self.counts.get(prefix).copied().unwrap_or_default(),
+            _ => self.range(prefix, None).count(),
+        }
+    }
+
+    /// Records that expire at or before `now`, those that expire first first.
+    pub(crate) fn expired(&self, now: u64) -> impl Iterator<Item = &Arc<Record>> {
+        self.expiries.iter().take_while(move |(at, _)| *at <= now).filter_map(|(_, key)| self.get(key))
+    }
+
+    /// The index's own copies of `terms`, so that many records share one.
+    pub(crate) fn intern(&self, terms: &[Arc<str>]) -> Arc<[Arc<str>]> {
+        terms.iter().map(|term| self.known(term).unwrap_or_else(|| term.clone())).collect()
+    }
+
+    fn known(&self, term: &str) -> Option<Arc<str>> {
+        let place = Place { term, key: "" };
+        let posting = self.terms.range::<_, Place<'_>>(&place..).next()?;
+        (&*posting.term == term).then(|| posting.term.clone())
+    }
+
+    pub(crate) fn insert(&mut self, record: Arc<Record>) -> Option<Arc<Record>> {
+        let previous = self.records.insert(record.key.clone(), record.clone());
+        self.bytes += record.value.len() as u64;
+        match &previous {
+            Some(previous) => self.bytes -= previous.value.len() as u64,
+            None => self.count_key(&record.key, |n| n + 1),
+        }
+        self.index(&record, previous.as_deref());
+        previous
+    }
+
+    pub(crate) fn remove(&mut self, key: &str) -> Option<Arc<Record>> {
+        let record = self.records.remove(key)?;
+        self.bytes -= record.value.len() as u64;
+        self.count_key(key, |n| n - 1);
+        self.unindex(&record);
+        Some(record)
+    }
+
+    /// Most updates leave terms and expiry as they were, and then the indexes are not touched.
+    fn index(&mut self, record: &Record, previous: Option<&Record>) {
+        let same = |previous: &Record| previous.terms == record.terms && previous.expires == record.expires;
+        if previous.is_some_and(same) {
+            return;
+        }
+        if let Some(previous) = previous {
+            self.unindex(previous);
+        }
+        for term in record.terms.iter() {
+            self.terms.insert(Posting { term: term.clone(), key: record.key.clone() });
+        }
+        if let Some(at) = record.expires {
+            self.expiries.insert((at, record.key.clone()));
+        }
+    }
+
+    fn unindex(&mut self, record: &Record) {
+        for term in record.terms.iter() {
+            self.terms.remove(&Place { term, key: &record.key });
+        }
+        if let Some(at) = record.expires {
+            self.expiries.remove(&(at, record.key.clone()));
+        }
+    }
+
+    fn count_key(&mut self, key: &str, change: impl Fn(usize) -> usize) {
+        for (slash, _) in key.match_indices('/') {
+            let prefix = &key[..=slash];
+            match change(self.counts.get(prefix).copied().unwrap_or_default()) {
+                0 => drop(self.counts.remove(prefix)),
+                n => drop(self.counts.insert(prefix.into(), n)),
+            }
+        }
+    }
+}
+
+/// Where a range begins: after the key of the last page, but never before the prefix.
+fn start<'a>(prefix: &'a str, after: Option<&'a str>) -> Bound<&'a str> {
+    match after {
+        Some(after) if after >= prefix => Bound::Excluded(after),
+        _ => Bound::Included(prefix),
+    }
+}
+
+/// That the record of `key` carries `term`. It names the key, not the record, so an update that keeps its terms
+/// leaves it alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Posting {
+    term: Arc<str>,
+    key: Arc<str>,
+}
+
+impl Posting {
+    fn place(&self) -> Place<'_> {
+        Place { term: &self.term, key: &self.key }
+    }
+}
+
+impl Ord for Posting {
+    fn cmp(&self, other: &Posting) -> Ordering {
+        self.place().cmp(&other.place())
+    }
+}
+
+impl PartialOrd for Posting {
+    fn partial_cmp(&self, other: &Posting) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// A borrowed [`Posting`], to look one up.
+struct Place<'a> {
+    term: &'a str,
+    key: &'a str,
+}
+
+impl Place<'_> {
+    /// By term, then by key. Terms are shared, so most that are equal are the same, and need no look at their bytes.
+    fn cmp(&self, other: &Place<'_>) -> Ordering {
+        let terms = if ptr::eq(self.term, other.term) { Ordering::Equal } else { self.term.cmp(other.term) };
+        terms.then_with(|| self.key.cmp(other.key))
+    }
+}
+
+impl Equivalent<Posting> for Place<'_> {
+    fn equivalent(&self, posting: &Posting) -> bool {
+        self.cmp(&posting.place()).is_eq()
+    }
+}
+
+impl Comparable<Posting> for Place<'_> {
+    fn compare(&self, posting: &Posting) -> Ordering {
+        self.cmp(&posting.place())
+    }
+}

@@ -1,0 +1,158 @@
+//! The whole: spaces, the counter they share, and the one who writes.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use crate::disk::Disk;
+use crate::journal::NoJournal;
+use crate::sequencer::{Outcome, Request, Sequencer};
+use crate::spaces::Spaces;
+use crate::worker::Worker;
+use crate::{
+    Bounds, Journal, OpenError, Record, Revision, Space, SpaceStats, Write, WriteError, load, lock, write,
+};
+
+/// A handle on a store; clones share it. When the last one goes, what was accepted is flushed.
+#[derive(Clone)]
+pub struct Store(Arc<Inner>);
+
+struct Inner {
+    spaces: Arc<Spaces>,
+    engine: Engine,
+}
+
+/// How a transaction reaches the sequencer.
+enum Engine {
+    /// Called directly, so that a test on one thread is deterministic. Gone once the store is closed.
+    Direct(Mutex<Option<Sequencer>>),
+    /// On a thread that may block on the disk.
+    Queued(Worker),
+}
+
+/// How a store behaves, beyond where its data is.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How much of the past each space remembers.
+    pub window: Bounds,
+    /// The log on disk is folded when it is larger than this and than the live records: that is how much disk, and time
+    /// at opening, superseded records may cost.
+    pub fold_bytes: u64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { window: Bounds::default(), fold_bytes: 8 << 20 }
+    }
+}
+
+impl Store {
+    /// A store that lives as long as the process.
+    pub fn in_memory(options: Options) -> Store {
+        let spaces = Spaces::new(Revision::FIRST, Revision::ZERO, options.window);
+        Store::direct(Arc::new(spaces))
+    }
+
+    /// The store in `dir`, which is created if need be. Blocks while it reads what is there.
+    pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Store, OpenError> {
+        Store::with_journal(Disk::open(dir.as_ref(), options.fold_bytes)?, options)
+    }
+
+    /// A store on what `journal` has kept, and that it goes on keeping.
+    pub fn with_journal(mut journal: impl Journal + 'static, options: Options) -> Result<Store, OpenError> {
+        let spaces = Arc::new(load::load(&mut journal, options.window)?);
+        let sequencer = Sequencer::new(spaces.clone(), Box::new(journal));
+        let engine = Engine::Queued(Worker::start(sequencer));
+        Ok(Store(Arc::new(Inner { spaces, engine })))
+    }
+
+    fn direct(spaces: Arc<Spaces>) -> Store {
+        let sequencer = Sequencer::new(spaces.clone(), Box::new(NoJournal));
+        Store(Arc::new(Inner { spaces, engine: Engine::Direct(Mutex::new(Some(sequencer))) }))
+    }
+
+    /// The space of this name, which exists from the first time that somebody asks for it.
+    pub fn space(&self, name: &str) -> Space {
+        self.0.spaces.get(name)
+    }
+
+    /// The latest revision that readers can see. A snapshot taken after this call shows at least this revision.
+    pub fn revision(&self) -> Revision {
+        self.0.spaces.ledger().revision()
+    }
+
+    /// Commits a transaction: all of it, durably and under one revision, or none of it. Returns the record of each
+    /// put and delete, in order. A transaction of checks alone takes no revision.
+    ///
+    /// Dropping the future does not take back what was sent: the transaction may still commit.
+    pub async fn commit(&self, mut writes: Vec<Write>) -> Result<Vec<Arc<Record>>, WriteError> {
+        write::normalize(&mut writes)?;
+        if let Some(write) = writes.iter().position(|write| !write.space.belongs_to(self.0.spaces.ledger())) {
+            return Err(WriteError::Malformed { write, why: "the space is another store's" });
+        }
+        self.request(Request::Commit(writes)).await
+    }
+
+    /// Commits one put or delete.
+    ///
+    /// # Panics
+    /// If the change is a [`Check`](crate::Change::Check), which has no record to return.
+    pub async fn commit_one(&self, write: Write) -> Result<Arc<Record>, WriteError> {
+        let mut records = self.commit(vec![write]).await?;
+        Ok(records.pop().expect("a put or delete leaves a record"))
+    }
+
+    /// Deletes every record that expires at or before `now`, each as a transaction of its own, and returns how many
+    /// there were. Watchers are told the record's last value, stamped with the delete's revision.
+    pub async fn expire(&self, now: u64) -> Result<usize, WriteError> {
+        let mut n_expired = 0;
+        loop {
+            let round = self.request(Request::Expire(now)).await?.len();
+            n_expired += round;
+            if round == 0 {
+                return Ok(n_expired);
+            }
+        }
+    }
+
+    /// A store in memory with the same content, past and revision, from which both go their own ways. Costs as many
+    /// pointers as there are spaces. What was on disk stays with the original.
+    pub fn fork(&self) -> Store {
+        Store::direct(Arc::new(self.0.spaces.fork()))
+    }
+
+    /// Every space in figures, by name.
+    pub fn stats(&self) -> Vec<SpaceStats> {
+        self.0.spaces.all().iter().map(Space::stats).collect()
+    }
+
+    /// Takes no more writes, makes those that were accepted durable, and gives the data directory back. Reading goes
+    /// on; a watcher waits for events that do not come.
+    pub async fn close(&self) {
+        match &self.0.engine {
+            Engine::Direct(sequencer) => drop(lock::hold(sequencer).take()),
+            Engine::Queued(worker) => worker.close().await,
+        }
+    }
+
+    async fn request(&self, request: Request) -> Outcome {
+        match &self.0.engine {
+            Engine::Direct(sequencer) => run_directly(sequencer, request),
+            Engine::Queued(worker) => worker.request(request).await,
+        }
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Store(at {})", self.revision())
+    }
+}
+
+fn run_directly(sequencer: &Mutex<Option<Sequencer>>, request: Request) -> Outcome {
+    let mut answer = Err(WriteError::Closed);
+    if let Some(sequencer) = &mut *lock::hold(sequencer) {
+        sequencer.run([(request, ())], |(), outcome| answer = outcome);
+    }
+    answer
+}

@@ -1,0 +1,168 @@
+//! The recent past: what a watcher can still be told.
+//!
+//! A ring of a space's latest events, oldest first. A watch that starts inside the ring is replayed from it; one
+//! that starts before it gets `Expired` and lists again. The same events, undone, give back an older state.
+//!
+//! Invariant: the ring holds every event of its space with a revision above `floor`, in order, and none is told
+//! twice. A space in which nothing happens forgets nothing.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::state::State;
+use crate::{Expired, Record, Revision};
+
+/// One change to one key.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// The transaction that made the change; all its events share it.
+    pub revision: Revision,
+    /// What was done.
+    pub kind: EventKind,
+    /// The record after the change; for a delete its final state.
+    pub record: Arc<Record>,
+    /// The record before the change, if the key had one.
+    pub previous: Option<Arc<Record>>,
+}
+
+/// What was done to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// The record was written.
+    Put,
+    /// The record was removed.
+    Delete,
+}
+
+/// How much of the past a space remembers.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// At least this many events are kept, unless they hold more than four times `bytes`.
+    pub min_events: usize,
+    /// No more than this many events are kept.
+    pub max_events: usize,
+    /// Above this many bytes of superseded values only `min_events` are kept.
+    pub bytes: u64,
+}
+
+impl Default for Bounds {
+    /// 1,024 to 65,536 events, and 16 MiB of values that nobody but the past needs.
+    fn default() -> Bounds {
+        Bounds { min_events: 1024, max_events: 65_536, bytes: 16 << 20 }
+    }
+}
+
+/// How far the minimum of events may overdraw the byte budget.
+const OVERDRAFT: u64 = 4;
+
+/// The ring. A clone is O(1): the first event after it copies the ring once.
+#[derive(Clone, Debug)]
+pub(crate) struct Window {
+    events: Arc<VecDeque<Event>>,
+    /// The newest revision of which something may be forgotten.
+    floor: Revision,
+    /// The bytes of values that only the ring keeps alive.
+    bytes: u64,
+    bounds: Bounds,
+}
+
+impl Window {
+    pub(crate) fn new(floor: Revision, bounds: Bounds) -> Window {
+        Window { events: Arc::default(), floor, bytes: 0, bounds }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn push(&mut self, event: Event) {
+        let events = Arc::make_mut(&mut self.events);
+        self.bytes += event.superseded();
+        events.push_back(event);
+        while self.bounds.exceeded(events.len(), self.bytes) {
+            let Some(oldest) = events.pop_front() else { break };
+            self.bytes -= oldest.superseded();
+            self.floor = oldest.revision;
+        }
+    }
+
+    /// Whether everything after `revision` is still here.
+    pub(crate) fn reaches(&self, revision: Revision) -> Result<(), Expired> {
+        match revision >= self.floor {
+            true => Ok(()),
+            false => Err(Expired { asked: revision, oldest: self.floor }),
+        }
+    }
+
+    /// The events in `(after, until]`: about `limit`, but never a part of a transaction, so that the last
+    /// event's revision is a place to go on from.
+    pub(crate) fn between(&self, after: Revision, until: Revision, limit: usize) -> Vec<Event> {
+        let start = self.position(after);
+        let end = self.position(until).max(start);
+        let cut = match self.events.get(start + limit - 1) {
+            Some(last) => self.position(last.revision).min(end),
+            None => end,
+        };
+        self.events.range(start..cut).cloned().collect()
+    }
+
+    /// Whether no event in `(after, until]` is here.
+    pub(crate) fn is_quiet(&self, after: Revision, until: Revision) -> bool {
+        self.events.get(self.position(after)).is_none_or(|event| event.revision > until)
+    }
+
+    /// What takes a state back to `revision`.
+    pub(crate) fn undo(&self, revision: Revision) -> Result<Undo, Expired> {
+        self.reaches(revision)?;
+        let kept = self.position(revision);
+        let last = kept.checked_sub(1).map(|last| self.events[last].revision);
+        let events = self.events.range(kept..).cloned().collect();
+        Ok(Undo { events, revision: last.unwrap_or(self.floor) })
+    }
+
+    /// The index of the first event after `revision`.
+    fn position(&self, revision: Revision) -> usize {
+        self.events.partition_point(|event| event.revision <= revision)
+    }
+}
+
+/// Changes to take out of a state again.
+pub(crate) struct Undo {
+    events: Vec<Event>,
+    /// The last change that stays.
+    revision: Revision,
+}
+
+impl Undo {
+    pub(crate) fn apply(self, state: &mut State) {
+        for event in self.events.into_iter().rev() {
+            state.superseded -= event.superseded();
+            match event.previous {
+                Some(previous) => drop(state.insert(previous)),
+                None => drop(state.remove(&event.record.key)),
+            }
+        }
+        state.revision = self.revision;
+    }
+}
+
+impl Bounds {
+    fn exceeded(&self, n_events: usize, bytes: u64) -> bool {
+        n_events > self.max_events
+            || bytes > self.bytes.saturating_mul(OVERDRAFT)
+            || (bytes > self.bytes && n_events > self.min_events)
+    }
+}
+
+impl Event {
+    /// The bytes that this change took out of the live state, or that were never in it.
+    pub(crate) fn superseded(&self) -> u64 {
+        let previous = self.previous.as_ref().map_or(0, |record| record.value.len());
+        let last = if self.kind == EventKind::Delete { self.record.value.len() } else { 0 };
+        (previous + last) as u64
+    }
+}

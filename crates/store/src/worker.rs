@@ -1,0 +1,64 @@
+//! The sequencer's thread: where a store may block on its disk without holding up anybody's runtime.
+
+use std::sync::Mutex;
+use std::thread::{self, JoinHandle};
+
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::sequencer::{Outcome, Request, Sequencer};
+use crate::{WriteError, lock};
+
+/// How many transactions may wait for the sequencer; more callers wait before it.
+const QUEUE: usize = 1024;
+
+/// A request, and where its answer goes.
+type Errand = (Request, oneshot::Sender<Outcome>);
+
+/// The sequencer's thread.
+pub(crate) struct Worker {
+    queue: Mutex<Option<mpsc::Sender<Errand>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    done: watch::Receiver<()>,
+}
+
+impl Worker {
+    pub(crate) fn start(mut sequencer: Sequencer) -> Worker {
+        let (queue, mut errands) = mpsc::channel::<Errand>(QUEUE);
+        let (alive, done) = watch::channel(());
+        let work = move || {
+            let mut waiting = Vec::with_capacity(QUEUE);
+            while errands.blocking_recv_many(&mut waiting, QUEUE) > 0 {
+                // Whoever no longer waits for the answer does not need it.
+                sequencer.run(waiting.drain(..), |to, outcome| drop(to.send(outcome)));
+            }
+            drop(sequencer);
+            drop(alive);
+        };
+        let thread =
+            thread::Builder::new().name("store".into()).spawn(work).expect("a thread can be started");
+        Worker { queue: Mutex::new(Some(queue)), thread: Mutex::new(Some(thread)), done }
+    }
+
+    pub(crate) async fn request(&self, request: Request) -> Outcome {
+        let queue = lock::hold(&self.queue).clone().ok_or(WriteError::Closed)?;
+        let (to, answer) = oneshot::channel();
+        queue.send((request, to)).await.map_err(|_| WriteError::Closed)?;
+        answer.await.unwrap_or(Err(WriteError::Closed))
+    }
+
+    pub(crate) async fn close(&self) {
+        lock::hold(&self.queue).take();
+        // Fails as soon as the thread has let go of the journal.
+        let _ = self.done.clone().changed().await;
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        lock::hold(&self.queue).take();
+        if let Some(thread) = lock::hold(&self.thread).take() {
+            // A panic of the thread was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What the store does with its journal: group commit, and what happens when it fails.
+
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+
+use mizzen_store::{Entry, Expect, Journal, OpenError, Options, Revision, Saved, Store, Write, WriteError};
+
+use crate::rig::{at, draft, dump};
+
+/// Fails once `countdown` appends have succeeded.
+struct Failing {
+    countdown: usize,
+}
+
+impl Journal for Failing {
+    fn replay(&mut self, _load: &mut dyn FnMut(Saved<'_>)) -> Result<Option<Revision>, OpenError> {
+        Ok(None)
+    }
+
+    fn append(&mut self, _batch: &[Entry]) -> io::Result<()> {
+        self.countdown = self.countdown.checked_sub(1).ok_or(io::ErrorKind::StorageFull)?;
+        Ok(())
+    }
+}
+
+/// Waits for permission before each append, and remembers how many entries it had.
+struct Gated {
+    permits: Receiver<()>,
+    sizes: Arc<Mutex<Vec<usize>>>,
+}
+
+impl Journal for Gated {
+    fn replay(&mut self, _load: &mut dyn FnMut(Saved<'_>)) -> Result<Option<Revision>, OpenError> {
+        Ok(None)
+    }
+
+    fn append(&mut self, batch: &[Entry]) -> io::Result<()> {
+        self.permits.recv().map_err(io::Error::other)?;
+        self.sizes.lock().unwrap().push(batch.len());
+        Ok(())
+    }
+}
+
+fn put(
+    store: &Store,
+    key: &str,
+) -> impl Future<Output = Result<Arc<mizzen_store::Record>, WriteError>> + use<> {
+    let (store, write) = (store.clone(), Write::put(&store.space("things"), key, Expect::Absent, draft("x")));
+    async move { store.commit_one(write).await }
+}
+
+fn gated() -> (Store, Sender<()>, Arc<Mutex<Vec<usize>>>) {
+    let (permit, permits) = channel();
+    let sizes = Arc::default();
+    let journal = Gated { permits, sizes: Arc::clone(&sizes) };
+    (Store::with_journal(journal, Options::default()).unwrap(), permit, sizes)
+}
+
+#[tokio::test]
+async fn a_failed_append_is_refused_and_poisons_the_store() {
+    let store = Store::with_journal(Failing { countdown: 1 }, Options::default()).unwrap();
+    let space = store.space("things");
+    let mut watch = space.watch(at(1)).unwrap();
+    put(&store, "a").await.unwrap();
+    let failed = put(&store, "b").await.unwrap_err();
+    assert!(matches!(&failed, WriteError::Journal(cause) if cause.kind() == io::ErrorKind::StorageFull));
+    let poisoned = put(&store, "c").await.unwrap_err();
+    assert!(matches!(&poisoned, WriteError::Poisoned(cause) if cause.kind() == io::ErrorKind::StorageFull));
+    assert!(matches!(store.expire(1).await, Err(WriteError::Poisoned(_))));
+    assert_eq!(store.revision(), at(2));
+    assert_eq!(dump(&space.snapshot()), ["a=x"]);
+    assert_eq!(watch.ready().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn writers_that_wait_share_one_append() {
+    let (store, permit, sizes) = gated();
+    // Once somebody waits for the disk, all who come meanwhile go together.
+    let first = tokio::spawn(put(&store, "first"));
+    let rest: Vec<_> = (0..50).map(|n| tokio::spawn(put(&store, &format!("{n:02}")))).collect();
+    // On this single-threaded runtime all of them have sent their write once each has been polled.
+    for _ in 0..2 {
+        tokio::task::yield_now().await;
+    }
+    (0..51).for_each(|_| permit.send(()).unwrap());
+    first.await.unwrap().unwrap();
+    for write in rest {
+        write.await.unwrap().unwrap();
+    }
+    let sizes = sizes.lock().unwrap();
+    assert_eq!(sizes.iter().sum::<usize>(), 51);
+    assert!(sizes.len() <= 3, "{sizes:?}");
+}
+
+#[tokio::test]
+async fn nothing_is_seen_before_it_is_durable() {
+    let (store, permit, _) = gated();
+    let space = store.space("things");
+    let mut watch = space.watch(at(1)).unwrap();
+    let write = tokio::spawn(put(&store, "a"));
+    tokio::task::yield_now().await;
+    assert_eq!((store.revision(), space.snapshot().len(), watch.ready().unwrap().len()), (at(1), 0, 0));
+    permit.send(()).unwrap();
+    write.await.unwrap().unwrap();
+    assert_eq!((store.revision(), space.snapshot().len(), watch.ready().unwrap().len()), (at(2), 1, 1));
+}
+
+#[tokio::test]
+async fn a_write_goes_on_when_its_caller_does_not() {
+    let (store, permit, _) = gated();
+    let write = tokio::spawn(put(&store, "a"));
+    tokio::task::yield_now().await;
+    write.abort();
+    permit.send(()).unwrap();
+    permit.send(()).unwrap();
+    put(&store, "b").await.unwrap();
+    assert_eq!(dump(&store.space("things").snapshot()), ["a=x", "b=x"]);
+}
+
+#[tokio::test]
+async fn closing_waits_for_what_was_accepted() {
+    let (store, permit, sizes) = gated();
+    let write = tokio::spawn(put(&store, "a"));
+    tokio::task::yield_now().await;
+    permit.send(()).unwrap();
+    store.close().await;
+    assert_eq!(*sizes.lock().unwrap(), [1]);
+    write.await.unwrap().unwrap();
+}

@@ -1,0 +1,8 @@
+//! What every store promises, whatever it keeps its data in, and what the one on disk promises beyond.
+
+mod conformance;
+mod damage;
+mod disk;
+mod journal;
+mod model;
+mod rig;

@@ -1,0 +1,92 @@
+//! A store under test, and short ways to use it.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use mizzen_store::{
+    Draft, Event, EventKind, Expect, Options, Record, Revision, Snapshot, Space, Store, Write,
+};
+use tempfile::TempDir;
+
+/// A store and the directory that it may live in.
+pub struct Rig {
+    pub store: Store,
+    pub options: Options,
+    pub dir: Option<TempDir>,
+}
+
+impl Rig {
+    pub fn memory(options: Options) -> Rig {
+        Rig { store: Store::in_memory(options), options, dir: None }
+    }
+
+    pub fn disk(options: Options) -> Rig {
+        let dir = tempfile::tempdir().unwrap();
+        Rig { store: Store::open(dir.path(), options).unwrap(), options, dir: Some(dir) }
+    }
+
+    /// Closes and opens a store on disk; one in memory goes on.
+    pub async fn reopen(&mut self) {
+        if let Some(dir) = &self.dir {
+            self.store.close().await;
+            self.store = Store::open(dir.path(), self.options).unwrap();
+        }
+    }
+
+    /// Writes until the log was folded into a base: the background has its own pace.
+    pub async fn put_until_folded(&self, key: &str, value: &str) {
+        let dir = self.dir.as_ref().unwrap().path();
+        let is_base = |path: &Path| path.extension().is_some_and(|extension| extension == "base");
+        while !fs::read_dir(dir).unwrap().any(|entry| is_base(&entry.unwrap().path())) {
+            self.put(key, value).await;
+        }
+    }
+
+    pub fn space(&self) -> Space {
+        self.store.space("things")
+    }
+
+    pub async fn put(&self, key: &str, value: &str) -> Arc<Record> {
+        self.put_draft(key, draft(value)).await
+    }
+
+    pub async fn put_draft(&self, key: &str, draft: Draft) -> Arc<Record> {
+        self.store.commit_one(Write::put(&self.space(), key, Expect::Any, draft)).await.unwrap()
+    }
+
+    pub async fn delete(&self, key: &str) -> Arc<Record> {
+        self.store.commit_one(Write::delete(&self.space(), key, Expect::Any, draft("gone"))).await.unwrap()
+    }
+}
+
+pub fn draft(value: &str) -> Draft {
+    Draft { value: value.to_owned().into(), ..Draft::default() }
+}
+
+pub fn tagged(value: &str, terms: &[&str]) -> Draft {
+    Draft { terms: terms.iter().map(|&term| term.into()).collect(), ..draft(value) }
+}
+
+/// `key=value` of every record, in order.
+pub fn dump(snapshot: &Snapshot) -> Vec<String> {
+    snapshot.range("", None).map(|record| show(record)).collect()
+}
+
+pub fn show(record: &Record) -> String {
+    format!("{}={}", record.key, std::str::from_utf8(&record.value).unwrap())
+}
+
+/// `+key@revision` or `-key@revision` of every event.
+pub fn story(events: &[Event]) -> Vec<String> {
+    let sign = |event: &Event| if event.kind == EventKind::Put { '+' } else { '-' };
+    events.iter().map(|event| format!("{}{}@{}", sign(event), event.record.key, event.revision)).collect()
+}
+
+pub fn keys<'a>(records: impl Iterator<Item = &'a Arc<Record>>) -> Vec<&'a str> {
+    records.map(|record| &*record.key).collect()
+}
+
+pub fn at(revision: u64) -> Revision {
+    Revision(revision)
+}
