@@ -1,0 +1,124 @@
+//! Deployments.
+
+use mizzen_object::validate::field;
+use mizzen_object::{Action, Context, Path, Value, Violations};
+
+use super::workload::{
+    changed_template_warnings, drop_disabled, name_warning, share_number, validate_at_most_all,
+    validate_collisions, validate_counts, validate_immutable, validate_parts, validate_replicas,
+    validate_share,
+};
+use crate::Behaviour;
+use crate::pod::{self, Options};
+
+const ROLLBACK: &str = "deprecated.deployment.rollback.to";
+
+pub(super) fn behaviour() -> Behaviour {
+    Behaviour { default, prepare, validate, warnings, ..Behaviour::NONE }
+}
+
+fn default(deployment: &mut Value) {
+    let spec = deployment.entry("spec");
+    spec.set_default("replicas", 1);
+    let strategy = spec.entry("strategy");
+    strategy.set_default("type", "RollingUpdate");
+    if strategy["type"].str() == "RollingUpdate" {
+        let update = strategy.entry("rollingUpdate");
+        update.set_default("maxUnavailable", "25%");
+        update.set_default("maxSurge", "25%");
+    }
+    spec.set_default("revisionHistoryLimit", 10);
+    spec.set_default("progressDeadlineSeconds", 600);
+    pod::default_template(spec.entry("template"));
+}
+
+fn prepare(new: &mut Value, old: Option<&Value>, context: &Context) {
+    if context.action != Action::Status {
+        return drop_disabled(new, old);
+    }
+    match old.and_then(|old| old["metadata"].get("labels")) {
+        Some(labels) => new.entry("metadata").set("labels", labels.clone()),
+        None => drop(new.entry("metadata").remove("labels")),
+    }
+}
+
+fn validate(new: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
+    if let (Action::Status, Some(old)) = (context.action, old) {
+        return validate_status(new, old, violations);
+    }
+    let (spec, path) = (&new["spec"], Path::new("spec"));
+    field::non_negative(spec["replicas"].int(), &path.child("replicas"), violations);
+    validate_replicas(spec, &Options::of(old.map(|old| &old["spec"]["template"])), &path, violations);
+    validate_strategy(&spec["strategy"], &path.child("strategy"), violations);
+    validate_counts(spec, &["minReadySeconds", "revisionHistoryLimit"], &path, violations);
+    let rollback = new["metadata"]["annotations"][ROLLBACK].str().parse().unwrap_or(0);
+    let place = path.child("rollback");
+    field::non_negative(rollback, &place.child("version"), violations);
+    validate_deadline(spec, &path.child("progressDeadlineSeconds"), violations);
+    if let Some(old) = old {
+        validate_immutable(&spec["selector"], &old["spec"]["selector"], &path.child("selector"), violations);
+    }
+}
+
+fn validate_strategy(strategy: &Value, path: &Path, violations: &mut Violations) {
+    let (update, place) = (&strategy["rollingUpdate"], path.child("rollingUpdate"));
+    match strategy["type"].str() {
+        "Recreate" if !update.is_null() => {
+            violations.forbidden(place, "may not be specified when strategy `type` is 'Recreate'");
+        }
+        "Recreate" => {}
+        "RollingUpdate" => validate_rolling(update, &place, violations),
+        _ => {
+            let shown = pod::form("DeploymentStrategy", strategy);
+            violations.not_supported(path, shown, &["Recreate", "RollingUpdate"]);
+        }
+    }
+}
+
+fn validate_rolling(update: &Value, path: &Path, violations: &mut Violations) {
+    for key in ["maxUnavailable", "maxSurge"] {
+        validate_share(&update[key], &path.child(key), violations);
+    }
+    let (unavailable, place) = (&update["maxUnavailable"], path.child("maxUnavailable"));
+    if share_number(unavailable) == 0 && share_number(&update["maxSurge"]) == 0 {
+        violations.invalid(place, unavailable.clone(), "may not be 0 when `maxSurge` is 0");
+    }
+    validate_at_most_all(unavailable, &place, violations);
+}
+
+fn validate_deadline(spec: &Value, path: &Path, violations: &mut Violations) {
+    let Some(seconds) = spec["progressDeadlineSeconds"].as_int() else { return };
+    field::non_negative(seconds, path, violations);
+    if seconds <= spec["minReadySeconds"].int() {
+        violations.invalid(path, seconds, "must be greater than minReadySeconds");
+    }
+}
+
+fn validate_status(new: &Value, old: &Value, violations: &mut Violations) {
+    const COUNTS: [&str; 8] = [
+        "observedGeneration",
+        "replicas",
+        "updatedReplicas",
+        "readyReplicas",
+        "availableReplicas",
+        "unavailableReplicas",
+        "terminatingReplicas",
+        "collisionCount",
+    ];
+    let (status, path) = (&new["status"], Path::new("status"));
+    validate_counts(status, &COUNTS, &path, violations);
+    let parts = ["updatedReplicas", "readyReplicas", "availableReplicas"];
+    validate_parts(status, &parts, ("replicas", "status.replicas"), &path, violations);
+    validate_parts(status, &["availableReplicas"], ("readyReplicas", "readyReplicas"), &path, violations);
+    validate_collisions(new, old, &path, violations);
+}
+
+fn warnings(new: &Value, old: Option<&Value>, context: &Context) -> Vec<String> {
+    let is_annotated =
+        old.is_some_and(|old| old["metadata"]["annotations"] != new["metadata"]["annotations"]);
+    let mut warnings = name_warning(new, old);
+    if context.action != Action::Status {
+        warnings.extend(changed_template_warnings(new, old.filter(|_| !is_annotated)));
+    }
+    warnings
+}

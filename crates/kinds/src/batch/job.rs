@@ -1,0 +1,187 @@
+//! Jobs.
+
+use mizzen_object::validate::{names, selector};
+use mizzen_object::{Action, Context, Path, Str, Value, Violations};
+
+use super::{job_spec, job_status};
+use crate::Behaviour;
+use crate::apps::Selector;
+use crate::pod::{self, Options, each, with};
+
+/// The labels by which a job finds its pods. The short ones are older.
+const NAME_LABELS: [&str; 2] = ["job-name", "batch.kubernetes.io/job-name"];
+const UID_LABELS: [&str; 2] = ["controller-uid", "batch.kubernetes.io/controller-uid"];
+
+pub(super) fn behaviour() -> Behaviour {
+    Behaviour { default, prepare, validate, warnings, selectable, ..Behaviour::NONE }
+}
+
+fn default(job: &mut Value) {
+    let spec = job.entry("spec");
+    if spec["parallelism"].is_null() {
+        spec.set_default("completions", 1);
+    }
+    spec.set_default("parallelism", 1);
+    spec.set_default("backoffLimit", if spec["backoffLimitPerIndex"].is_null() { 6 } else { i32::MAX });
+    spec.set_default("completionMode", "NonIndexed");
+    spec.set_default("suspend", false);
+    let replacement = if spec["podFailurePolicy"].is_null() { "TerminatingOrFailed" } else { "Failed" };
+    spec.set_default("podReplacementPolicy", replacement);
+    spec.set_default("manualSelector", false);
+    default_spec(spec);
+}
+
+/// What holds for a job and for the template of one.
+pub(super) fn default_spec(spec: &mut Value) {
+    with(spec, "podFailurePolicy", |policy| {
+        each(policy, "rules", |rule| {
+            each(rule, "onPodConditions", |pattern| {
+                if pattern["status"].is_empty() {
+                    pattern.set("status", "True");
+                }
+            });
+        });
+    });
+    pod::default_template(spec.entry("template"));
+}
+
+fn prepare(new: &mut Value, old: Option<&Value>, context: &Context) {
+    if context.action == Action::Status {
+        return;
+    }
+    if old.is_none() && !new["spec"]["manualSelector"].bool() {
+        generate_selector(new);
+    }
+    inherit_labels(new);
+    pod::drop_disabled(new.entry("spec").entry("template"), old.map(|old| &old["spec"]["template"]));
+}
+
+/// A job's pods are marked with its uid, so that no other job takes them for its own.
+fn generate_selector(job: &mut Value) {
+    let [name, uid] = ["name", "uid"].map(|key| job["metadata"][key].clone());
+    let spec = job.entry("spec");
+    let labels = spec.entry("template").entry("metadata").entry("labels");
+    for (keys, value) in [(NAME_LABELS, &name), (UID_LABELS, &uid)] {
+        for key in keys {
+            labels.set_default(key, value.clone());
+        }
+    }
+    spec.entry("selector").entry("matchLabels").set_default(UID_LABELS[1], uid);
+}
+
+/// A job without labels has its template's.
+///
+/// Kubernetes: upstream does this whenever it reads a job, so that the generated labels count. Before they are
+/// generated it would be too early: who gives the same labels twice wants no more. Bad ones stay where they are,
+/// because they are only reported there.
+fn inherit_labels(job: &mut Value) {
+    let labels = &job["spec"]["template"]["metadata"]["labels"];
+    let are_sound = labels.entries().all(|(_, value)| names::is_label_value(value.str()).is_empty());
+    if job["metadata"]["labels"].is_empty() && !labels.is_empty() && are_sound {
+        let labels = labels.clone();
+        job.entry("metadata").set("labels", labels);
+    }
+}
+
+fn validate(new: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
+    if let (Action::Status, Some(old)) = (context.action, old) {
+        return job_status::validate(new, old, violations);
+    }
+    let template = old.map(|old| &old["spec"]["template"]);
+    let mut options = Options::of(template);
+    let old_selector = old.map_or(&Value::Null, |old| &old["spec"]["selector"]);
+    options.any_selector_values |= selector::has_invalid_value(old_selector);
+    let is_marked = |template: &Value| {
+        [NAME_LABELS[1], UID_LABELS[1]].iter().all(|key| !template["metadata"]["labels"][*key].is_null())
+    };
+    validate_generated(new, template.is_none_or(is_marked), violations);
+    let path = Path::new("spec");
+    job_spec::validate(&new["spec"], &options, &path, violations);
+    validate_hostnames(new, violations);
+    if let Some(old) = old {
+        // Kubernetes: an update says what is wrong with the spec twice.
+        job_spec::validate(&new["spec"], &options, &path, violations);
+        job_spec::validate_update(new, old, &path, violations);
+    }
+}
+
+/// Who lets the server choose the selector may not have chosen other labels.
+fn validate_generated(job: &Value, with_prefix: bool, violations: &mut Violations) {
+    let spec = &job["spec"];
+    if spec["manualSelector"].bool() || spec["selector"].is_null() {
+        return;
+    }
+    let [name, uid] = ["name", "uid"].map(|key| job["metadata"][key].str());
+    let path = Path::new("spec");
+    if uid.is_empty() {
+        violations.required("metadata.uid", "");
+    }
+    let place = path.child("template");
+    let place = place.child("metadata");
+    let labels = &spec["template"]["metadata"]["labels"];
+    let mut expected = Value::object();
+    for index in 0..=usize::from(with_prefix) {
+        for (key, value) in [(UID_LABELS[index], uid), (NAME_LABELS[index], name)] {
+            validate_label(labels, key, value, &place.child("labels"), violations);
+            expected.set(key, value);
+        }
+    }
+    if let selector @ Selector::Clear(_) = Selector::of(&spec["selector"])
+        && !selector.selects(&expected)
+    {
+        violations.invalid(path.child("selector"), spec["selector"].clone(), "`selector` not auto-generated");
+    }
+}
+
+fn validate_label(labels: &Value, key: &str, expected: &str, path: &Path, violations: &mut Violations) {
+    let detail = format!("must be '{expected}'");
+    match labels[key].as_str() {
+        None => violations.required(path.key(key), &detail),
+        Some(value) if value != expected => violations.invalid(path.key(key), labels.clone(), &detail),
+        Some(_) => {}
+    }
+}
+
+/// The pods of an indexed job are numbered, and their names are host names.
+fn validate_hostnames(job: &Value, violations: &mut Violations) {
+    let (name, completions) = (job["metadata"]["name"].str(), job["spec"]["completions"].int());
+    if job["spec"]["completionMode"].str() != "Indexed" || completions <= 0 {
+        return;
+    }
+    let hostname = format!("{name}-{}", completions - 1);
+    if !names::is_dns1123_label(&hostname).is_empty() {
+        let detail = format!("will not able to create pod with invalid DNS label: {hostname}");
+        violations.invalid("metadata.name", name, &detail);
+    }
+}
+
+fn warnings(new: &Value, old: Option<&Value>, context: &Context) -> Vec<String> {
+    if context.action == Action::Status || old.is_some_and(|old| old["spec"] == new["spec"]) {
+        return Vec::new();
+    }
+    let name = new["metadata"]["name"].str();
+    let mut warnings = match old {
+        None => pod::name_warning(name, "this is used in Pod names and hostnames"),
+        Some(_) => Vec::new(),
+    };
+    warnings.extend(spec_warnings(&new["spec"], &Path::new("spec")));
+    warnings
+}
+
+/// What is unwise in a job, or in the template of one.
+pub(super) fn spec_warnings(spec: &Value, path: &Path) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let is_huge = spec["completions"].int() > 100_000 && spec["parallelism"].int() > 10_000;
+    if spec["completionMode"].str() == "Indexed" && is_huge {
+        warnings.push(format!(
+            "{path}: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than \
+             10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail"
+        ));
+    }
+    warnings.extend(pod::template_warnings(&spec["template"], &path.child("template")));
+    warnings
+}
+
+fn selectable(job: &Value, field: &str) -> Option<Str> {
+    (field == "status.successful").then(|| job["status"]["succeeded"].int().to_string().into())
+}

@@ -1,0 +1,19 @@
+//! Kinds of batch: what runs pods until they are done.
+
+mod cron_job;
+mod indexes;
+mod job;
+mod job_policies;
+mod job_spec;
+mod job_status;
+mod schedule;
+
+use crate::Behaviour;
+
+pub(crate) fn behaviour(kind: &str) -> Behaviour {
+    match kind {
+        "Job" => job::behaviour(),
+        "CronJob" => cron_job::behaviour(),
+        _ => Behaviour::NONE,
+    }
+}

@@ -1,0 +1,106 @@
+//! A kind's hooks as a table of functions, so that each file gives only what its kinds need.
+
+use mizzen_object::{Context, GroupVersionKind, Hooks, Str, Value, Violations};
+
+/// What data cannot say about a kind. See [`Hooks`] for what each function is for.
+#[derive(Clone, Copy)]
+pub struct Behaviour {
+    /// See [`Hooks::default`].
+    pub default: fn(&mut Value),
+    /// See [`Hooks::prepare`].
+    pub prepare: fn(&mut Value, Option<&Value>, &Context),
+    /// See [`Hooks::validate`].
+    pub validate: fn(&Value, Option<&Value>, &Context, &mut Violations),
+    /// See [`Hooks::warnings`].
+    pub warnings: fn(&Value, Option<&Value>, &Context) -> Vec<String>,
+    /// See [`Hooks::selectable`].
+    pub selectable: fn(&Value, &str) -> Option<Str>,
+    /// See [`Hooks::cells`].
+    pub cells: fn(&Value, i64) -> Vec<Value>,
+    /// See [`Hooks::grace`].
+    pub grace: fn(&Value, Option<i64>) -> Option<i64>,
+    /// See [`Hooks::mark_deleted`].
+    pub mark_deleted: fn(&mut Value) -> bool,
+    /// See [`Hooks::is_held`].
+    pub is_held: fn(&Value) -> bool,
+    /// See [`Hooks::to_stored`].
+    pub to_stored: fn(&mut Value),
+    /// See [`Hooks::from_stored`].
+    pub from_stored: fn(&mut Value),
+}
+
+impl Behaviour {
+    /// A kind that data describes whole.
+    pub const NONE: Behaviour = Behaviour {
+        default: |_| {},
+        prepare: |_, _, _| {},
+        validate: |_, _, _, _| {},
+        warnings: |_, _, _| Vec::new(),
+        selectable: |_, _| None,
+        cells: |_, _| Vec::new(),
+        grace: |_, _| None,
+        mark_deleted: |_| false,
+        is_held: |_| false,
+        to_stored: |_| {},
+        from_stored: |_| {},
+    };
+}
+
+/// The behaviour of a built-in kind.
+pub fn of(gvk: &GroupVersionKind) -> Behaviour {
+    let (version, kind) = (gvk.version.as_str(), gvk.kind.as_str());
+    let behaviour = match gvk.group.as_str() {
+        "" if kind == "Pod" => crate::pod::behaviour(),
+        "" => crate::core::behaviour(kind),
+        "apps" => crate::apps::behaviour(kind),
+        "batch" => crate::batch::behaviour(kind),
+        group => crate::groups::behaviour(group, version, kind),
+    };
+    Behaviour { cells: crate::table::cells(gvk), ..behaviour }
+}
+
+impl Hooks for Behaviour {
+    fn default(&self, object: &mut Value) {
+        (self.default)(object)
+    }
+
+    fn prepare(&self, new: &mut Value, old: Option<&Value>, context: &Context) {
+        (self.prepare)(new, old, context)
+    }
+
+    fn validate(&self, new: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
+        (self.validate)(new, old, context, violations)
+    }
+
+    fn warnings(&self, new: &Value, old: Option<&Value>, context: &Context) -> Vec<String> {
+        (self.warnings)(new, old, context)
+    }
+
+    fn selectable(&self, object: &Value, field: &str) -> Option<Str> {
+        (self.selectable)(object, field)
+    }
+
+    fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
+        (self.cells)(object, now)
+    }
+
+    fn grace(&self, object: &Value, asked: Option<i64>) -> Option<i64> {
+        (self.grace)(object, asked)
+    }
+
+    fn mark_deleted(&self, object: &mut Value) -> bool {
+        (self.mark_deleted)(object)
+    }
+
+    fn is_held(&self, object: &Value) -> bool {
+        (self.is_held)(object)
+    }
+
+    fn to_stored(&self, object: &mut Value) {
+        (self.to_stored)(object)
+    }
+
+    fn from_stored(&self, object: &mut Value) {
+        (self.from_stored)(object)
+    }
+}

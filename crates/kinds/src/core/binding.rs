@@ -1,0 +1,32 @@
+//! Bindings: a pod is to run on a node.
+
+use mizzen_object::{Context, Path, Value, Violations};
+
+use crate::Behaviour;
+
+pub(super) const BEHAVIOUR: Behaviour = Behaviour { validate, ..Behaviour::NONE };
+
+fn validate(binding: &Value, _old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+    let path = Path::new("target");
+    let kind = binding["target"]["kind"].str();
+    if !["", "Node"].contains(&kind) {
+        violations.not_supported(path.child("kind"), kind, &["Node", "<empty>"]);
+    }
+    if binding["target"]["name"].is_empty() {
+        violations.required(path.child("name"), "");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check::check;
+    use super::*;
+
+    #[test]
+    fn a_target_is_a_node_with_a_name() {
+        check(BEHAVIOUR).create(r#"{"target":{"kind":"Pod"}}"#).refused(&[
+            r#"target.kind: Unsupported value: "Pod": supported values: "Node", "<empty>""#,
+            "target.name: Required value",
+        ]);
+    }
+}

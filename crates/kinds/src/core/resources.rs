@@ -1,0 +1,110 @@
+//! Resources that are measured or counted: which names they have, and which amounts.
+
+use mizzen_object::quantity::Quantity;
+use mizzen_object::validate::{field, names};
+use mizzen_object::{Path, Value, Violations};
+
+pub(crate) use crate::pod::round;
+
+/// What is counted in whole numbers.
+const COUNTED: [&str; 9] = [
+    "pods",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "configmaps",
+    "persistentvolumeclaims",
+    "services.nodeports",
+    "services.loadbalancers",
+];
+
+/// What is measured, and can be limited for a namespace.
+const MEASURED: [&str; 10] = [
+    "cpu",
+    "memory",
+    "ephemeral-storage",
+    "requests.cpu",
+    "requests.memory",
+    "requests.storage",
+    "requests.ephemeral-storage",
+    "limits.cpu",
+    "limits.memory",
+    "limits.ephemeral-storage",
+];
+
+/// The name of a resource.
+pub(crate) fn name(name: &str, path: &Path, violations: &mut Violations) {
+    let wrong = names::is_qualified_name(name);
+    if wrong.is_empty() && !name.contains('/') && name != "storage" && !is_for_quota(name) {
+        violations.invalid(path, name, "must be a standard resource type or fully qualified");
+    }
+    field::all(wrong, name, path, violations);
+}
+
+/// The name of a resource that containers use.
+pub(crate) fn container_name(resource: &str, path: &Path, violations: &mut Violations) {
+    name(resource, path, violations);
+    let is_known = ["cpu", "memory", "ephemeral-storage"].contains(&resource) || is_huge_pages(resource);
+    if !resource.contains('/') && !is_known {
+        violations.invalid(path, resource, "must be a standard resource for containers");
+    } else if !is_native(resource) && !is_extended(resource) {
+        violations.invalid(path, resource, "doesn't follow extended resource name standard");
+    }
+}
+
+/// The name of a resource that a quota limits.
+pub(crate) fn quota_name(resource: &str, path: &Path, violations: &mut Violations) {
+    name(resource, path, violations);
+    if !resource.contains('/') && !is_for_quota(resource) {
+        violations.invalid(path, resource, "must be a standard resource for quota");
+    }
+}
+
+/// An amount of a resource: not below zero, and whole if the resource is counted.
+pub(crate) fn amount(resource: &str, amount: &Value, path: &Path, violations: &mut Violations) {
+    let quantity = Quantity::of(amount.str());
+    if quantity.is_negative() {
+        violations.invalid(path, amount.str(), "must be greater than or equal to 0");
+    }
+    if (COUNTED.contains(&resource) || is_extended(resource)) && quantity.milli_value() % 1000 != 0 {
+        violations.invalid(path, amount.str(), "must be an integer");
+    }
+}
+
+/// An amount that is reported: not below zero.
+pub(crate) fn reported(amount: &Value, path: &Path, violations: &mut Violations) -> bool {
+    let value = Quantity::of(amount.str()).value();
+    if value < 0 {
+        violations.invalid(path, value, "must be a valid resource quantity");
+    }
+    value >= 0
+}
+
+/// Whether a quota can limit it without knowing more about it.
+pub(crate) fn is_for_quota(name: &str) -> bool {
+    COUNTED.contains(&name)
+        || MEASURED.contains(&name)
+        || is_huge_pages(name)
+        || name.starts_with("requests.hugepages-")
+}
+
+/// Whether it is Kubernetes' own.
+pub(crate) fn is_native(name: &str) -> bool {
+    !name.contains('/') || name.contains("kubernetes.io/")
+}
+
+/// Whether more of it can be promised than there is.
+pub(crate) fn is_overcommittable(name: &str) -> bool {
+    is_native(name) && !is_huge_pages(name)
+}
+
+fn is_huge_pages(name: &str) -> bool {
+    name.starts_with("hugepages-")
+}
+
+/// Whether it is somebody else's, and named so that a quota can limit it.
+pub(crate) fn is_extended(name: &str) -> bool {
+    let requested = || names::is_qualified_name(&format!("requests.{name}")).is_empty();
+    !is_native(name) && !name.starts_with("requests.") && requested()
+}

@@ -1,0 +1,158 @@
+//! Takes what a service should have out of the pool.
+
+use mizzen_object::{Path, Value, Violations};
+
+use super::super::{NONE, is, needs_health_check, needs_node_ports, node_ports};
+use super::{AllocateError, Exhausted, Pool, families, own_addresses};
+
+pub(super) fn addresses(
+    service: &mut Value,
+    old: Option<&Value>,
+    pool: &mut dyn Pool,
+) -> Result<(), AllocateError> {
+    if is(service, "ExternalName") || service["spec"]["clusterIPs"][0].str() == NONE {
+        return Ok(());
+    }
+    let kept = old.map(|old| own_addresses(&old["spec"])).unwrap_or_default();
+    let was_headless = old.is_some_and(|old| old["spec"]["clusterIPs"][0].str() == NONE);
+    if was_headless || old.is_some_and(|old| families::is_settled(service, old)) {
+        return Ok(());
+    }
+    let n_families = service["spec"]["ipFamilies"].list().len();
+    let first = if kept.is_empty() { 0 } else { kept.len().min(n_families) };
+    for index in first..n_families {
+        address(service, index, pool)?;
+    }
+    Ok(())
+}
+
+fn address(service: &mut Value, index: usize, pool: &mut dyn Pool) -> Result<(), AllocateError> {
+    let spec = &service["spec"];
+    let family = spec["ipFamilies"][index].str();
+    let wanted = spec["clusterIPs"][index].as_str().filter(|wanted| !wanted.is_empty());
+    let taken = pool.take_address(family, wanted).map_err(|error| address_refused(service, wanted, error))?;
+
+    let spec = service.entry("spec");
+    if index == 0 {
+        spec.set("clusterIP", taken.as_str());
+    }
+    let addresses = spec.entry("clusterIPs").make_list();
+    addresses.truncate(index);
+    addresses.push(taken.into());
+    Ok(())
+}
+
+fn address_refused(service: &Value, wanted: Option<&str>, error: Exhausted) -> AllocateError {
+    let message = match (wanted, error) {
+        (None, Exhausted::Full(message)) => {
+            let name = service["metadata"]["name"].str();
+            return AllocateError::Internal(format!(
+                "failed to allocate a serviceIP for Service \"{name}\": {message}"
+            ));
+        }
+        (None, Exhausted::Refused(message)) => format!("failed to allocate IP: {message}"),
+        (Some(ip), Exhausted::Full(message) | Exhausted::Refused(message)) => {
+            format!("failed to allocate IP {ip}: {message}")
+        }
+    };
+    let mut violations = Violations::default();
+    violations.invalid(
+        Path::new("spec").child("clusterIPs"),
+        service["spec"]["clusterIPs"].clone(),
+        &message,
+    );
+    AllocateError::Invalid(violations)
+}
+
+pub(super) fn ports(
+    service: &mut Value,
+    old: Option<&Value>,
+    pool: &mut dyn Pool,
+) -> Result<(), AllocateError> {
+    let spec = service.entry("spec");
+    if !needs_node_ports(spec) {
+        return Ok(());
+    }
+    let every_port = spec["type"].str() == "NodePort" || spec["allocateLoadBalancerNodePorts"].bool();
+    let mut own = old.map(|old| node_ports(&old["spec"])).unwrap_or_default();
+    for index in 0..spec["ports"].list().len() {
+        let wanted = wanted_node_port(spec, index, old.is_none());
+        if wanted.is_none() && !every_port {
+            continue;
+        }
+        let is_own =
+            |port: &i64| if old.is_some() { own.contains(port) } else { is_shared(spec, index, *port) };
+        let port = match wanted.filter(is_own) {
+            Some(port) => port,
+            None => pool.take_port(wanted).map_err(|error| port_refused(index, wanted, error))?,
+        };
+        own.push(port);
+        spec.entry("ports").list_mut()[index].set("nodePort", port);
+        if old.is_some() {
+            refuse_duplicate(&spec["ports"], index)?;
+        }
+    }
+    Ok(())
+}
+
+/// Kubernetes: on create this is left to validation.
+fn refuse_duplicate(ports: &Value, index: usize) -> Result<(), AllocateError> {
+    let taken = |port: &Value| (port["protocol"].clone(), port["nodePort"].clone());
+    let (protocol, node_port) = taken(&ports[index]);
+    if ports.list()[..index].iter().any(|port| taken(port) == (protocol.clone(), node_port.clone())) {
+        let message = format!("duplicate nodePort: {{{} {}}}", protocol.str(), node_port.int());
+        return Err(AllocateError::Unknown(message));
+    }
+    Ok(())
+}
+
+/// The node port that a port names. On create, ports that share a number (in two protocols) share it too.
+fn wanted_node_port(spec: &Value, index: usize, shares: bool) -> Option<i64> {
+    let ports = spec["ports"].list();
+    let own = ports[index]["nodePort"].int();
+    if own != 0 || !shares {
+        return Some(own).filter(|own| *own != 0);
+    }
+    let same_number = |port: &&Value| port["port"] == ports[index]["port"] && port["nodePort"].int() != 0;
+    ports.iter().find(same_number).map(|port| port["nodePort"].int())
+}
+
+/// Whether an earlier port of the same number has taken it.
+fn is_shared(spec: &Value, index: usize, node_port: i64) -> bool {
+    let ports = spec["ports"].list();
+    let number = &ports[index]["port"];
+    ports[..index].iter().any(|port| port["port"] == *number && port["nodePort"].int() == node_port)
+}
+
+fn port_refused(index: usize, wanted: Option<i64>, error: Exhausted) -> AllocateError {
+    let (Exhausted::Full(message) | Exhausted::Refused(message)) = error;
+    let Some(port) = wanted else {
+        return AllocateError::Internal(format!("failed to allocate a nodePort: {message}"));
+    };
+    let mut violations = Violations::default();
+    let path = Path::new("spec");
+    let path = path.child("ports");
+    violations.invalid(path.index(index).child("nodePort"), port, &message);
+    AllocateError::Invalid(violations)
+}
+
+pub(super) fn health_check_port(
+    service: &mut Value,
+    old: Option<&Value>,
+    pool: &mut dyn Pool,
+) -> Result<(), AllocateError> {
+    let spec = service.entry("spec");
+    if !needs_health_check(spec) || old.is_some_and(|old| needs_health_check(&old["spec"])) {
+        return Ok(());
+    }
+    let wanted = Some(spec["healthCheckNodePort"].int()).filter(|port| *port != 0);
+    let port = pool.take_port(wanted).map_err(|error| {
+        let (Exhausted::Full(message) | Exhausted::Refused(message)) = error;
+        AllocateError::Internal(match wanted {
+            Some(port) => format!("failed to allocate requested HealthCheck NodePort {port}: {message}"),
+            None => format!("failed to allocate a HealthCheck NodePort 0: {message}"),
+        })
+    })?;
+    spec.set("healthCheckNodePort", port);
+    Ok(())
+}

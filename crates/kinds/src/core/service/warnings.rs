@@ -1,0 +1,109 @@
+//! What is unwise about a service.
+
+use mizzen_object::validate::ip;
+use mizzen_object::{Action, Context, Path, Value};
+
+use super::{NONE, is};
+
+const HINTS: &str = "service.kubernetes.io/topology-aware-hints";
+const MODE: &str = "service.kubernetes.io/topology-mode";
+
+pub(super) fn warnings(service: &Value, _old: Option<&Value>, context: &Context) -> Vec<String> {
+    if context.action == Action::Status {
+        return ingress(&service["status"]["loadBalancer"]["ingress"]);
+    }
+    let spec = &service["spec"];
+    let path = Path::new("spec");
+    let mut warnings = Vec::new();
+    if service["metadata"]["annotations"].get(HINTS).is_some() {
+        warnings.push(format!("annotation {HINTS} is deprecated, please use {MODE} instead"));
+    }
+    if !["", NONE].contains(&spec["clusterIP"].str()) {
+        warnings.extend(addresses(&spec["clusterIPs"], &path.child("clusterIPs")));
+    }
+    let headless = is(service, "ClusterIP") && spec["clusterIP"].str() == NONE;
+    if headless {
+        warnings.extend(ignored_when_headless(spec));
+    }
+    warnings.extend(addresses(&spec["externalIPs"], &path.child("externalIPs")));
+    if !spec["externalIPs"].is_empty() && !headless && !is(service, "ExternalName") {
+        warnings
+            .push("spec.externalIPs is deprecated and may no longer be implemented in some clusters".into());
+    }
+    warnings.extend(ip::ip_warning(path.child("loadBalancerIP"), spec["loadBalancerIP"].str()));
+    warnings
+        .extend(source_ranges(&spec["loadBalancerSourceRanges"], &path.child("loadBalancerSourceRanges")));
+    warnings.extend(external_name(service));
+    if spec["trafficDistribution"].str() == "PreferClose" {
+        warnings
+            .push("spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"".into());
+    }
+    warnings
+}
+
+/// Kubernetes: the warning names the point of ingress, not its address.
+fn ingress(ingress: &Value) -> Vec<String> {
+    let path = Path::new("status");
+    let path = path.child("loadBalancer");
+    let path = path.child("ingress");
+    let points = ingress.list().iter().enumerate();
+    points.filter_map(|(index, point)| ip::ip_warning(path.index(index), point["ip"].str())).collect()
+}
+
+fn addresses(addresses: &Value, path: &Path) -> Vec<String> {
+    let addresses = addresses.list().iter().enumerate();
+    addresses.filter_map(|(index, address)| ip::ip_warning(path.index(index), address.str())).collect()
+}
+
+fn source_ranges(ranges: &Value, path: &Path) -> Vec<String> {
+    let ranges = ranges.list().iter().enumerate();
+    ranges.flat_map(|(index, range)| ip::cidr_warnings(path.index(index), range.str())).collect()
+}
+
+fn ignored_when_headless(spec: &Value) -> Vec<String> {
+    let ignored = [
+        (!spec["loadBalancerIP"].is_empty(), "loadBalancerIP"),
+        (!spec["externalIPs"].is_empty(), "externalIPs"),
+        (spec["sessionAffinity"].str() != NONE, "SessionAffinity"),
+    ];
+    let ignored = ignored.into_iter().filter(|(is_set, _)| *is_set);
+    ignored.map(|(_, field)| format!("spec.{field} is ignored for headless services")).collect()
+}
+
+fn external_name(service: &Value) -> Option<String> {
+    let spec = &service["spec"];
+    if is(service, "ExternalName") {
+        let is_set = !spec["externalIPs"].is_empty();
+        is_set.then(|| "spec.externalIPs is ignored when spec.type is \"ExternalName\"".into())
+    } else {
+        let is_set = !spec["externalName"].is_empty();
+        is_set.then(|| "spec.externalName is ignored when spec.type is not \"ExternalName\"".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::check::check;
+    use super::super::BEHAVIOUR;
+
+    #[test]
+    fn what_has_no_effect_is_named() {
+        check(BEHAVIOUR)
+            .create(r#"{"spec":{"clusterIP":"None","externalIPs":["FE80::1"],"externalName":"a"}}"#)
+            .warns(&[
+                "spec.externalIPs is ignored for headless services",
+                r#"spec.externalIPs[0]: IPv6 address "FE80::1" should be in RFC 5952 canonical format ("fe80::1")"#,
+                r#"spec.externalName is ignored when spec.type is not "ExternalName""#,
+            ]);
+    }
+
+    #[test]
+    fn deprecated_fields_are_named() {
+        check(BEHAVIOUR)
+            .create(r#"{"spec":{"externalIPs":["1.2.3.4"],"trafficDistribution":"PreferClose"}}"#)
+            .warns(&[
+                "spec.externalIPs is deprecated and may no longer be implemented in some clusters",
+                r#"spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone""#,
+            ]);
+    }
+}

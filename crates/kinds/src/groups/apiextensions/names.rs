@@ -1,0 +1,120 @@
+//! What may a kind be called, and in whose name?
+
+use mizzen_object::validate::names;
+use mizzen_object::{Path, Value, Violations};
+
+use crate::groups::client::Url;
+
+/// A definition is called after its plural and group.
+pub(super) fn validate_name(definition: &Value, violations: &mut Violations) {
+    let (name, spec) = (definition["metadata"]["name"].str(), &definition["spec"]);
+    let required = format!("{}.{}", spec["names"]["plural"].str(), spec["group"].str());
+    if !name.is_empty() && name != required {
+        let metadata = Path::new("metadata");
+        violations.invalid(metadata.child("name"), name, "must be spec.names.plural+\".\"+spec.group");
+    }
+}
+
+/// A group is a domain.
+pub(super) fn validate_group(group: &str, path: &Path, violations: &mut Violations) {
+    let wrong = names::is_dns1123_subdomain(group);
+    if group.is_empty() {
+        violations.required(path, "");
+    } else if !wrong.is_empty() {
+        violations.invalid(path, group, &wrong.join(","));
+    } else if !group.contains('.') {
+        violations.invalid(path, group, "should be a domain with at least one dot");
+    }
+}
+
+/// The names that are given or accepted.
+pub(super) fn validate_names(names: &Value, path: &Path, violations: &mut Violations) {
+    for name in ["plural", "singular"] {
+        validate_label(names[name].str(), &path.child(name), violations);
+    }
+    for name in ["kind", "listKind"] {
+        validate_kind(names[name].str(), &path.child(name), violations);
+    }
+    validate_labels(names["shortNames"].list(), &path.child("shortNames"), violations);
+    let list_kind = names["listKind"].str();
+    if !list_kind.is_empty() && names["kind"].str() == list_kind {
+        violations.invalid(path.child("listKind"), list_kind, "kind and listKind may not be the same");
+    }
+    validate_labels(names["categories"].list(), &path.child("categories"), violations);
+}
+
+fn validate_label(name: &str, path: &Path, violations: &mut Violations) {
+    let wrong = names::is_dns1035_label(name);
+    if !name.is_empty() && !wrong.is_empty() {
+        violations.invalid(path, name, &wrong.join(","));
+    }
+}
+
+fn validate_kind(kind: &str, path: &Path, violations: &mut Violations) {
+    let wrong = names::is_dns1035_label(&kind.to_lowercase());
+    if !kind.is_empty() && !wrong.is_empty() {
+        let detail = format!("may have mixed case, but should otherwise match: {}", wrong.join(","));
+        violations.invalid(path, kind, &detail);
+    }
+}
+
+fn validate_labels(labels: &[Value], path: &Path, violations: &mut Violations) {
+    for (index, label) in labels.iter().enumerate() {
+        let wrong = names::is_dns1035_label(label.str());
+        if !wrong.is_empty() {
+            violations.invalid(path.index(index), label.str(), &wrong.join(","));
+        }
+    }
+}
+
+const APPROVED: &str = "api-approved.kubernetes.io";
+const RULES: &str = "see https://github.com/kubernetes/enhancements/pull/1111";
+
+#[derive(PartialEq)]
+enum Approval {
+    Missing,
+    Bypassed,
+    Given,
+    Invalid,
+}
+
+impl Approval {
+    fn of(definition: &Value) -> Approval {
+        match definition["metadata"]["annotations"][APPROVED].str() {
+            "" => Approval::Missing,
+            reason if reason.starts_with("unapproved") => Approval::Bypassed,
+            url if Url::parse(url).is_ok_and(|url| !url.scheme.is_empty() && !url.host.is_empty()) => {
+                Approval::Given
+            }
+            _ => Approval::Invalid,
+        }
+    }
+}
+
+/// Kubernetes' own domains ask for a word on who agreed.
+pub(super) fn validate_approval(definition: &Value, old: Option<&Value>, violations: &mut Violations) {
+    let group = definition["spec"]["group"].str();
+    let protected = ["k8s.io", "kubernetes.io"]
+        .iter()
+        .any(|domain| group == *domain || group.ends_with(&format!(".{domain}")));
+    let approval = Approval::of(definition);
+    if !protected || old.is_some_and(|old| Approval::of(old) == approval) {
+        return;
+    }
+    let metadata = Path::new("metadata");
+    let path = metadata.child("annotations");
+    let demand = format!("protected groups must have approval annotation \"{APPROVED}\"");
+    match approval {
+        Approval::Missing => violations.required(path.key(APPROVED), &format!("{demand}, {RULES}")),
+        Approval::Invalid => {
+            let detail =
+                format!("{demand} with either a URL or a reason starting with \"unapproved\", {RULES}");
+            violations.invalid(
+                path.key(APPROVED),
+                definition["metadata"]["annotations"][APPROVED].str(),
+                &detail,
+            );
+        }
+        Approval::Given | Approval::Bypassed => {}
+    }
+}

@@ -1,0 +1,218 @@
+//! In which versions is a kind served, and what does each look like?
+//!
+//! Kubernetes: what all versions have alike belongs to the definition as a whole, and messages say so: to
+//! `spec.subresources` if it is the same in each, to `spec.versions[0].subresources` otherwise.
+
+use mizzen_object::validate::names;
+use mizzen_object::{Path, Value, Violations};
+
+use crate::groups::internal;
+
+/// What versions have of their own, unless they all have the same: the API's name, and the whole's.
+const SHARED: [(&str, &str); 4] = [
+    ("schema", "validation"),
+    ("subresources", "subresources"),
+    ("additionalPrinterColumns", "additionalPrinterColumns"),
+    ("selectableFields", "selectableFields"),
+];
+
+/// What all versions have alike.
+fn shared<'a>(spec: &'a Value, name: &str) -> Option<&'a Value> {
+    let versions = spec["versions"].list();
+    let first = &versions.first()?[name];
+    versions.iter().all(|version| version[name] == *first).then_some(first)
+}
+
+fn is_shared(spec: &Value, name: &str) -> bool {
+    shared(spec, name).is_some()
+}
+
+/// The versions one by one, and what they are together.
+pub(super) fn validate_versions(spec: &Value, old: Option<&Value>, path: &Path, violations: &mut Violations) {
+    let (versions, path) = (spec["versions"].list(), path.child("versions"));
+    if old.is_none_or(|old| old["versions"].list().iter().all(has_schema)) {
+        for (index, _) in versions.iter().enumerate().filter(|(_, version)| !has_schema(version)) {
+            let path = path.index(index);
+            violations.required(path.child("schema").child("openAPIV3Schema"), "");
+        }
+    }
+    for (index, version) in versions.iter().enumerate() {
+        let path = path.index(index);
+        let (name, wrong) = (version["name"].str(), names::is_dns1035_label(version["name"].str()));
+        if !wrong.is_empty() {
+            violations.invalid(path.child("name"), name, &wrong.join(","));
+        }
+        validate_deprecation(version, &path.child("deprecationWarning"), violations);
+        for (name, _) in SHARED.iter().filter(|(name, _)| !is_shared(spec, name)) {
+            validate_part(name, &version[*name], &path.child(name), violations);
+        }
+    }
+    let unique =
+        (0..versions.len()).all(|i| versions[..i].iter().all(|other| other["name"] != versions[i]["name"]));
+    if !unique {
+        violations.invalid(path, shown(spec), "must contain unique version names");
+    }
+    if versions.iter().filter(|version| version["storage"].bool()).count() != 1 {
+        violations.invalid(path, shown(spec), "must have exactly one version marked as storage version");
+    }
+    validate_first(versions, violations);
+}
+
+fn has_schema(version: &Value) -> bool {
+    version["schema"].get("openAPIV3Schema").is_some()
+}
+
+/// Kubernetes: the first version is also that of the definition as a whole.
+fn validate_first(versions: &[Value], violations: &mut Violations) {
+    let Some(name) = versions.first().map(|version| version["name"].str()).filter(|name| !name.is_empty())
+    else {
+        return;
+    };
+    let wrong = names::is_dns1035_label(name);
+    if !wrong.is_empty() {
+        violations.invalid("spec.version", name, &wrong.join(","));
+    }
+}
+
+/// The versions as messages show them, without what they share.
+fn shown(spec: &Value) -> Value {
+    let versions = spec["versions"].list();
+    if versions.is_empty() {
+        return spec["versions"].clone();
+    }
+    let own = |version: &Value| {
+        let mut version = version.clone();
+        for (name, _) in SHARED.iter().filter(|(name, _)| is_shared(spec, name)) {
+            version.remove(name);
+        }
+        internal::shown("CustomResourceDefinitionVersion", &version)
+    };
+    versions.iter().map(own).collect::<Vec<_>>().into()
+}
+
+/// What the versions share.
+pub(super) fn validate_shared(spec: &Value, path: &Path, violations: &mut Violations) {
+    for (name, whole) in SHARED {
+        if let Some(part) = shared(spec, name) {
+            validate_part(name, part, &path.child(whole), violations);
+        }
+    }
+}
+
+fn validate_part(name: &str, part: &Value, path: &Path, violations: &mut Violations) {
+    match name {
+        "subresources" => validate_scale(&part["scale"], path, violations),
+        "additionalPrinterColumns" => {
+            for (index, column) in part.list().iter().enumerate() {
+                validate_column(column, &path.index(index), violations);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn validate_deprecation(version: &Value, path: &Path, violations: &mut Violations) {
+    let Some(warning) = version["deprecationWarning"].as_str() else {
+        return;
+    };
+    if !version["deprecated"].bool() {
+        return violations.invalid(path, warning, "can only be set for deprecated versions");
+    }
+    if warning.len() > 256 {
+        violations.invalid(path, warning, "must be <= 256 characters long");
+    }
+    if warning.is_empty() {
+        violations.invalid(path, warning, "must not be an empty string");
+    }
+    if let Some((index, _)) = warning.char_indices().find(|(_, char)| !is_printable(*char)) {
+        let detail = format!(
+            "must only contain printable UTF-8 characters; non-printable character found at index {index}"
+        );
+        violations.invalid(path, warning, &detail);
+    }
+}
+
+/// Kubernetes: of all white space Go counts only the plain space as printable.
+fn is_printable(char: char) -> bool {
+    char == ' ' || !(char.is_control() || char.is_whitespace())
+}
+
+fn validate_scale(scale: &Value, path: &Path, violations: &mut Violations) {
+    if scale.is_null() {
+        return;
+    }
+    let rules: [(&str, &[&str], &str); 3] = [
+        ("specReplicasPath", &[".spec."], ".spec"),
+        ("statusReplicasPath", &[".status."], ".status"),
+        ("labelSelectorPath", &[".spec.", ".status."], "either .spec or .status"),
+    ];
+    for (name, roots, where_to) in rules {
+        let (text, place) = (scale[name].str(), format!("scale.{name}"));
+        let place = path.child(&place);
+        if text.is_empty() && name != "labelSelectorPath" {
+            violations.required(place, "");
+        } else if !text.is_empty() && !text.starts_with('.') {
+            violations.invalid(place, text, "must be a simple json path starting with .");
+        } else if !text.is_empty() && !roots.iter().any(|root| text.starts_with(root)) {
+            violations.invalid(place, text, &format!("should be a json path under {where_to}"));
+        }
+    }
+}
+
+const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
+const COLUMN_FORMATS: [&str; 8] =
+    ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
+
+fn validate_column(column: &Value, path: &Path, violations: &mut Violations) {
+    if column["name"].is_empty() {
+        violations.required(path.child("name"), "");
+    }
+    let types = format!("must be one of {}", COLUMN_TYPES.join(","));
+    match column["type"].str() {
+        "" => violations.required(path.child("type"), &types),
+        word if !COLUMN_TYPES.contains(&word) => violations.invalid(path.child("type"), word, &types),
+        _ => {}
+    }
+    let format = column["format"].str();
+    if !format.is_empty() && !COLUMN_FORMATS.contains(&format) {
+        violations.invalid(
+            path.child("format"),
+            format,
+            &format!("must be one of {}", COLUMN_FORMATS.join(",")),
+        );
+    }
+    match column["jsonPath"].str() {
+        "" => violations.required(path.child("JSONPath"), ""),
+        text if !text.starts_with('.') => {
+            violations.invalid(path.child("JSONPath"), text, "must be a simple json path starting with .");
+        }
+        _ => {}
+    }
+}
+
+/// Every version in which something is stored is still there.
+pub(super) fn validate_stored(definition: &Value, path: &Path, violations: &mut Violations) {
+    let stored = &definition["status"]["storedVersions"];
+    if stored.is_empty() {
+        let shown = if stored.is_null() { Value::Null } else { stored.clone() };
+        return violations.invalid(path, shown, "must have at least one stored version");
+    }
+    let versions = definition["spec"]["versions"].list();
+    for version in versions.iter().filter(|version| version["storage"].bool()) {
+        let name = version["name"].str();
+        if !stored.list().iter().any(|stored| stored.str() == name) {
+            violations.invalid(path, stored.clone(), &format!("must have the storage version {name}"));
+        }
+    }
+    for (index, name) in stored.list().iter().enumerate() {
+        if !versions.iter().any(|version| version["name"] == *name) {
+            let name = name.str();
+            let detail = format!(
+                "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions \
+                 until a storage migration ensures no data remains persisted in {name} and removes {name} from \
+                 status.storedVersions"
+            );
+            violations.invalid(path.index(index), name, &detail);
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! authentication.k8s.io: how long may a token live?
+
+use mizzen_object::{Context, Path, Value, Violations};
+
+use crate::Behaviour;
+
+pub(super) fn behaviour(kind: &str) -> Behaviour {
+    match kind {
+        "TokenRequest" => Behaviour { default, validate, ..Behaviour::NONE },
+        _ => Behaviour::NONE,
+    }
+}
+
+fn default(request: &mut Value) {
+    request.entry("spec").set_default("expirationSeconds", 3600);
+}
+
+fn validate(request: &Value, _old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+    let spec = Path::new("spec");
+    let path = spec.child("expirationSeconds");
+    let seconds = request["spec"]["expirationSeconds"].int();
+    if seconds < 600 {
+        violations.invalid(path, seconds, "may not specify a duration less than 10 minutes");
+    }
+    if seconds > 1 << 32 {
+        violations.invalid(path, seconds, "may not specify a duration larger than 2^32 seconds");
+    }
+}

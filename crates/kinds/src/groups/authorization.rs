@@ -1,0 +1,97 @@
+//! authorization.k8s.io: is a question about access a question?
+
+use mizzen_object::validate::selector::{self, Options};
+use mizzen_object::{Context, Path, Value, Violations};
+
+use super::internal;
+use crate::Behaviour;
+
+pub(super) fn behaviour(kind: &str) -> Behaviour {
+    match kind {
+        "SubjectAccessReview" => Behaviour { validate: validate_subject, ..Behaviour::NONE },
+        "SelfSubjectAccessReview" => Behaviour { validate: validate_self, ..Behaviour::NONE },
+        "LocalSubjectAccessReview" => Behaviour { validate: validate_local, ..Behaviour::NONE },
+        _ => Behaviour::NONE,
+    }
+}
+
+fn validate_subject(review: &Value, _old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+    validate_spec(&review["spec"], true, violations);
+    validate_metadata(&review["metadata"], &[], "must be empty", violations);
+}
+
+fn validate_self(review: &Value, _old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+    validate_spec(&review["spec"], false, violations);
+    validate_metadata(&review["metadata"], &[], "must be empty", violations);
+}
+
+fn validate_local(review: &Value, _old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+    let (spec, metadata) = (&review["spec"], &review["metadata"]);
+    validate_spec(spec, true, violations);
+    validate_metadata(metadata, &["namespace"], "must be empty except for namespace", violations);
+    if let Some(resource) = spec.get("resourceAttributes")
+        && resource["namespace"].str() != metadata["namespace"].str()
+    {
+        let path = "spec.resourceAttributes.namespace";
+        violations.invalid(path, resource["namespace"].str(), "must match metadata.namespace");
+    }
+    if let Some(other) = spec.get("nonResourceAttributes") {
+        violations.invalid("spec.nonResourceAttributes", shown(other), "disallowed on this kind of request");
+    }
+}
+
+fn validate_metadata(metadata: &Value, allowed: &[&str], detail: &str, violations: &mut Violations) {
+    let is_allowed = |name: &str| name == "managedFields" || allowed.contains(&name);
+    if metadata.entries().any(|(name, value)| !is_allowed(name) && !value.is_empty()) {
+        violations.invalid("metadata", metadata.clone(), detail);
+    }
+}
+
+fn shown(attributes: &Value) -> Value {
+    internal::shown("NonResourceAttributes", attributes)
+}
+
+fn validate_spec(spec: &Value, names_subject: bool, violations: &mut Violations) {
+    let path = Path::new("spec");
+    match (spec.get("resourceAttributes"), spec.get("nonResourceAttributes")) {
+        (Some(_), Some(other)) => {
+            let detail = "cannot be specified in combination with resourceAttributes";
+            violations.invalid(path.child("nonResourceAttributes"), shown(other), detail);
+        }
+        (None, None) => {
+            let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+            violations.invalid(path.child("resourceAttributes"), Value::Null, detail);
+        }
+        _ => {}
+    }
+    if names_subject && spec["user"].is_empty() && spec["groups"].is_empty() {
+        violations.invalid(path.child("user"), "", "at least one of user or group must be specified");
+    }
+    let path = path.child("resourceAttributes");
+    for name in ["fieldSelector", "labelSelector"] {
+        if let Some(selector) = spec["resourceAttributes"].get(name) {
+            validate_selector(selector, &path.child(name), violations);
+        }
+    }
+}
+
+fn validate_selector(selector: &Value, path: &Path, violations: &mut Violations) {
+    let (raw, requirements) = (selector["rawSelector"].str(), selector["requirements"].list());
+    if !raw.is_empty() && !requirements.is_empty() {
+        violations.invalid(
+            path.child("rawSelector"),
+            raw,
+            "may not specified at the same time as requirements",
+        );
+    }
+    if raw.is_empty() && requirements.is_empty() {
+        let detail = format!("when {path} is specified, requirements or rawSelector is required");
+        violations.required(path.child("requirements"), &detail);
+    }
+    let options = Options { any_operators: true, ..Options::default() };
+    let is_label = path.to_string().ends_with("labelSelector");
+    let check = if is_label { selector::label_requirement } else { selector::field_requirement };
+    for (index, requirement) in requirements.iter().enumerate() {
+        check(requirement, options, &path.child("requirements").index(index), violations);
+    }
+}

@@ -1,0 +1,96 @@
+//! An autoscaler of version 1 as it is stored: its annotations become fields.
+
+use mizzen_object::{Value, json, value};
+
+use super::metric;
+use super::{BEHAVIOR, CONDITIONS, CURRENT_METRICS, METRICS, cpu_utilization, default_v2};
+
+/// Turns an autoscaler of version 1 into the stored version.
+pub(super) fn convert(autoscaler: &mut Value) {
+    let annotation = |name: &str| {
+        let text = autoscaler["metadata"]["annotations"][name].as_str()?;
+        json::parse(text.as_bytes()).ok()
+    };
+    let metrics = annotation(METRICS).and_then(|metrics| convert_all(&metrics, metric::spec_from_v1));
+    let current =
+        annotation(CURRENT_METRICS).and_then(|metrics| convert_all(&metrics, metric::status_from_v1));
+    let behavior = annotation(BEHAVIOR).and_then(|behavior| convert_behavior(&behavior));
+    let conditions = annotation(CONDITIONS).filter(|conditions| matches!(conditions, Value::List(_)));
+
+    autoscaler.set("apiVersion", "autoscaling/v2");
+    convert_spec(autoscaler.entry("spec"), metrics.unwrap_or_default(), behavior);
+    convert_status(autoscaler.entry("status"), current, conditions);
+    default_v2(autoscaler);
+}
+
+fn convert_all(metrics: &Value, convert: fn(&Value) -> Option<Value>) -> Option<Vec<Value>> {
+    match metrics {
+        Value::List(metrics) => metrics.iter().map(convert).collect(),
+        _ => None,
+    }
+}
+
+fn convert_spec(spec: &mut Value, mut metrics: Vec<Value>, behavior: Option<Value>) {
+    if let Some(percent) = spec.remove("targetCPUUtilizationPercentage") {
+        metrics.push(cpu_utilization(percent.int()));
+    }
+    spec.set("metrics", metrics);
+    if let Some(behavior) = behavior {
+        spec.set("behavior", behavior);
+    }
+}
+
+fn convert_status(status: &mut Value, current: Option<Vec<Value>>, conditions: Option<Value>) {
+    let cpu = status.remove("currentCPUUtilizationPercentage").map(|percent| {
+        let current = value!({"averageUtilization": percent});
+        vec![value!({"type": "Resource", "resource": {"name": "cpu", "current": current}})]
+    });
+    status.set("currentMetrics", current.or(cpu));
+    if let Some(conditions) = conditions {
+        status.set("conditions", conditions);
+    }
+}
+
+/// The annotation has the fields' Go names; an empty one counts as none.
+fn convert_behavior(internal: &Value) -> Option<Value> {
+    let (up, down) = (member(internal, "scaleUp"), member(internal, "scaleDown"));
+    if up.is_null() && down.is_null() {
+        return None;
+    }
+    let mut behavior = Value::object();
+    for (name, rules) in [("scaleUp", up), ("scaleDown", down)] {
+        if !rules.is_null() {
+            behavior.set(name, convert_rules(&rules)?);
+        }
+    }
+    Some(behavior)
+}
+
+fn convert_rules(internal: &Value) -> Option<Value> {
+    let policies = member(internal, "policies");
+    let policies = match &policies {
+        Value::List(policies) => Value::List(policies.iter().map(convert_policy).collect()),
+        _ => Value::Null,
+    };
+    let window = "stabilizationWindowSeconds";
+    Some(metric::fields([
+        (window, member(internal, window)),
+        ("selectPolicy", member(internal, "selectPolicy")),
+        ("policies", policies),
+        ("tolerance", metric::amount(&member(internal, "tolerance"))?),
+    ]))
+}
+
+fn convert_policy(internal: &Value) -> Value {
+    metric::fields([
+        ("type", member(internal, "type")),
+        ("value", member(internal, "value")),
+        ("periodSeconds", member(internal, "periodSeconds")),
+    ])
+}
+
+/// A member whatever the case of its name, as Go's decoder finds it.
+fn member(value: &Value, name: &str) -> Value {
+    let found = value.entries().find(|(key, _)| key.eq_ignore_ascii_case(name));
+    found.map(|(_, value)| value.clone()).unwrap_or_default()
+}

@@ -1,0 +1,91 @@
+//! autoscaling: how many replicas does a workload get, and why?
+//!
+//! Version 2 is the one that is stored. Preparing and validating see the stored form, whatever version was sent.
+
+mod from_v1;
+mod metric;
+mod to_v1;
+mod validate;
+
+use mizzen_object::{Value, value};
+
+use crate::Behaviour;
+
+pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
+    let stored = Behaviour { validate: validate::validate, ..Behaviour::NONE };
+    match (version, kind) {
+        ("v1", "HorizontalPodAutoscaler") => Behaviour {
+            default: default_v1,
+            to_stored: from_v1::convert,
+            from_stored: to_v1::convert,
+            ..stored
+        },
+        ("v2", "HorizontalPodAutoscaler") => Behaviour { default: default_v2, ..stored },
+        ("v1", "Scale") => Behaviour { validate: validate::validate_scale, ..Behaviour::NONE },
+        _ => Behaviour::NONE,
+    }
+}
+
+/// Where version 1 keeps what it has no fields for.
+const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
+const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
+const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
+const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
+const ANNOTATIONS: [&str; 6] = [
+    METRICS,
+    CURRENT_METRICS,
+    CONDITIONS,
+    BEHAVIOR,
+    "autoscaling.alpha.kubernetes.io/scale-down-tolerance",
+    "autoscaling.alpha.kubernetes.io/scale-up-tolerance",
+];
+
+fn default_v1(autoscaler: &mut Value) {
+    autoscaler.entry("spec").set_default("minReplicas", 1);
+}
+
+fn default_v2(autoscaler: &mut Value) {
+    drop_annotations(autoscaler);
+    let spec = autoscaler.entry("spec");
+    spec.set_default("minReplicas", 1);
+    if spec["metrics"].is_empty() {
+        spec.set("metrics", vec![cpu_utilization(80)]);
+    }
+    if let Some(behavior) = spec.get_mut("behavior") {
+        let scale_up = value!([
+            {"type": "Pods", "value": 4, "periodSeconds": 15},
+            {"type": "Percent", "value": 100, "periodSeconds": 15},
+        ]);
+        let up = behavior.entry("scaleUp");
+        up.set_default("stabilizationWindowSeconds", 0);
+        default_rules(up, scale_up);
+        let scale_down = value!([{"type": "Percent", "value": 100, "periodSeconds": 15}]);
+        default_rules(behavior.entry("scaleDown"), scale_down);
+    }
+}
+
+fn default_rules(rules: &mut Value, policies: Value) {
+    rules.set_default("selectPolicy", "Max");
+    rules.set_default("policies", policies);
+}
+
+/// Kubernetes: version 2 has fields for all that version 1 keeps in annotations, and drops those.
+fn drop_annotations(autoscaler: &mut Value) {
+    if let Some(Value::Map(annotations)) = autoscaler.at_mut("metadata.annotations") {
+        annotations.retain(|key, _| !ANNOTATIONS.contains(&key));
+    }
+}
+
+/// The one metric that version 1 has a field for.
+fn cpu_utilization(percent: i64) -> Value {
+    let target = value!({"type": "Utilization", "averageUtilization": percent});
+    value!({"type": "Resource", "resource": {"name": "cpu", "target": target}})
+}
+
+/// Whether it is that one.
+fn is_cpu_utilization(metric: &Value) -> bool {
+    let resource = &metric["resource"];
+    metric["type"].str() == "Resource"
+        && resource["name"].str() == "cpu"
+        && !resource["target"]["averageUtilization"].is_null()
+}

@@ -1,0 +1,83 @@
+//! An autoscaler as version 1 shows it: what it has no fields for goes into annotations.
+
+use mizzen_object::{Value, json};
+
+use super::metric;
+use super::{BEHAVIOR, CONDITIONS, CURRENT_METRICS, METRICS, drop_annotations, is_cpu_utilization};
+
+/// Turns a stored autoscaler into version 1.
+pub(super) fn convert(autoscaler: &mut Value) {
+    drop_annotations(autoscaler);
+    let (spec, status) = (autoscaler["spec"].clone(), autoscaler["status"].clone());
+    for (name, value) in annotations(&spec, &status) {
+        autoscaler.entry("metadata").entry("annotations").set(name, json::to_string(&value));
+    }
+    autoscaler.set("apiVersion", "autoscaling/v1");
+    autoscaler.set("spec", convert_spec(spec));
+    autoscaler.set("status", convert_status(status));
+}
+
+fn annotations(spec: &Value, status: &Value) -> Vec<(&'static str, Value)> {
+    let others = spec["metrics"].list().iter().filter(|metric| !is_cpu_utilization(metric));
+    let others: Vec<Value> = others.map(metric::spec_to_v1).collect();
+    let current: Vec<Value> = status["currentMetrics"].list().iter().map(metric::status_to_v1).collect();
+    let all = [
+        (METRICS, Value::List(others)),
+        (CURRENT_METRICS, Value::List(current)),
+        (BEHAVIOR, spec.get("behavior").map(internal_behavior).unwrap_or_default()),
+        (CONDITIONS, status["conditions"].clone()),
+    ];
+    all.into_iter().filter(|(_, value)| !value.is_empty()).collect()
+}
+
+/// Kubernetes: this annotation has the fields' Go names, because the internal type has no others.
+fn internal_behavior(behavior: &Value) -> Value {
+    let mut internal = Value::object();
+    internal.set("ScaleUp", internal_rules(&behavior["scaleUp"]));
+    internal.set("ScaleDown", internal_rules(&behavior["scaleDown"]));
+    internal
+}
+
+fn internal_rules(rules: &Value) -> Value {
+    if rules.is_null() {
+        return Value::Null;
+    }
+    let policies =
+        rules.get("policies").map(|policies| policies.list().iter().map(internal_policy).collect::<Vec<_>>());
+    let mut internal = Value::object();
+    internal.set("StabilizationWindowSeconds", rules["stabilizationWindowSeconds"].clone());
+    internal.set("SelectPolicy", rules["selectPolicy"].clone());
+    internal.set("Policies", policies);
+    internal.set("Tolerance", rules["tolerance"].clone());
+    internal
+}
+
+fn internal_policy(policy: &Value) -> Value {
+    let mut internal = Value::object();
+    internal.set("Type", policy["type"].str());
+    internal.set("Value", policy["value"].int());
+    internal.set("PeriodSeconds", policy["periodSeconds"].int());
+    internal
+}
+
+fn convert_spec(mut spec: Value) -> Value {
+    let metrics = spec.remove("metrics").unwrap_or_default();
+    spec.remove("behavior");
+    if let Some(metric) = metrics.list().iter().find(|metric| is_cpu_utilization(metric)) {
+        let target = &metric["resource"]["target"];
+        spec.set("targetCPUUtilizationPercentage", target["averageUtilization"].clone());
+    }
+    spec
+}
+
+fn convert_status(mut status: Value) -> Value {
+    let metrics = status.remove("currentMetrics").unwrap_or_default();
+    status.remove("conditions");
+    for metric in metrics.list().iter().filter(|metric| metric["type"].str() == "Resource") {
+        let (resource, field) = (&metric["resource"], "averageUtilization");
+        if resource["name"].str() == "cpu" && !resource["current"][field].is_null() {
+            status.set("currentCPUUtilizationPercentage", resource["current"][field].clone());
+        }
+    }
+    status
+}

@@ -1,0 +1,14 @@
+//! Bytes, which JSON carries in base64.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+/// The bytes of a field. It was decoded before, so that it is sound.
+pub(super) fn decode(text: &str) -> Vec<u8> {
+    STANDARD.decode(text).unwrap_or_default()
+}
+
+/// How many bytes a field has.
+pub(super) fn len(text: &str) -> usize {
+    text.trim_end_matches('=').len() * 3 / 4
+}

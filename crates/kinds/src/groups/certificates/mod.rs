@@ -1,0 +1,80 @@
+//! certificates.k8s.io: who asks for a certificate, and who said yes?
+
+mod pem;
+mod validate;
+
+use mizzen_object::{Action, Context, Value};
+
+use crate::Behaviour;
+
+pub(super) fn behaviour(kind: &str) -> Behaviour {
+    let main = Behaviour { prepare, validate: validate::validate, ..Behaviour::NONE };
+    match kind {
+        "CertificateSigningRequest" => main,
+        "CertificateSigningRequest/approval" => {
+            Behaviour { prepare: prepare_approval, validate: validate::validate_approval, ..main }
+        }
+        _ => Behaviour::NONE,
+    }
+}
+
+/// A request says who made it, and never changes.
+fn prepare(request: &mut Value, old: Option<&Value>, context: &Context) {
+    let Some(old) = old else {
+        return prepare_new(request, context);
+    };
+    request.set("spec", old["spec"].clone());
+    if context.action == Action::Status {
+        for condition_type in ["Approved", "Denied"] {
+            keep_conditions(request, old, condition_type);
+        }
+        stamp_conditions(request, old, context.now);
+    }
+}
+
+fn prepare_new(request: &mut Value, context: &Context) {
+    let spec = request.entry("spec");
+    spec.set("username", context.user);
+    spec.set("uid", context.uid);
+    spec.set("groups", Value::List(context.groups.iter().map(Value::from).collect()));
+    spec.set("extra", context.extra.clone());
+}
+
+/// An approval changes conditions and nothing else.
+fn prepare_approval(request: &mut Value, old: Option<&Value>, context: &Context) {
+    let Some(old) = old else {
+        return;
+    };
+    stamp_conditions(request, old, context.now);
+    let conditions = request["status"]["conditions"].clone();
+    request.set("spec", old["spec"].clone());
+    request.set("status", old["status"].clone());
+    request.entry("status").set("conditions", conditions);
+}
+
+/// Conditions of a type are put back as they were, unless some were added or taken away.
+fn keep_conditions(request: &mut Value, old: &Value, condition_type: &str) {
+    let is_of_type = |condition: &&Value| condition["type"].str() == condition_type;
+    let before: Vec<Value> = conditions(old).iter().filter(is_of_type).cloned().collect();
+    if conditions(request).iter().filter(is_of_type).count() != before.len() {
+        return;
+    }
+    let now = request.at_mut("status.conditions").into_iter().flat_map(Value::list_mut);
+    for (condition, before) in now.filter(|condition| is_of_type(&&**condition)).zip(before) {
+        *condition = before;
+    }
+}
+
+fn stamp_conditions(request: &mut Value, old: &Value, now: &str) {
+    for condition in request.at_mut("status.conditions").into_iter().flat_map(Value::list_mut) {
+        condition.set_default("lastUpdateTime", now);
+        let same = |old: &&Value| old["type"] == condition["type"] && old["status"] == condition["status"];
+        let before = conditions(old).iter().filter(same).find_map(|old| old["lastTransitionTime"].as_str());
+        let transition = before.unwrap_or(now).to_string();
+        condition.set_default("lastTransitionTime", transition);
+    }
+}
+
+fn conditions(request: &Value) -> &[Value] {
+    request["status"]["conditions"].list()
+}

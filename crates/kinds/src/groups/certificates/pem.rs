@@ -1,0 +1,112 @@
+//! Blocks of PEM, and whether they hold what they say.
+//!
+//! Signatures and the insides of certificates are not looked at: whoever signs or uses them does.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+/// A block: its label, and what is inside.
+pub(super) struct Block {
+    pub(super) label: String,
+    pub(super) has_headers: bool,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// The first block of `text` and what follows it. As in Go, what is no block is passed over.
+pub(super) fn decode(text: &str) -> Option<(Block, &str)> {
+    let mut rest = text;
+    loop {
+        let start = rest.find("-----BEGIN ")?;
+        let at_line_start = start == 0 || rest.as_bytes()[start - 1] == b'\n';
+        rest = &rest[start + "-----BEGIN ".len()..];
+        if let Some(found) = at_line_start.then(|| decode_here(rest)).flatten() {
+            return Some(found);
+        }
+    }
+}
+
+/// A block whose label starts here.
+fn decode_here(text: &str) -> Option<(Block, &str)> {
+    let (first, body) = text.split_once('\n')?;
+    let label = first.trim_end().strip_suffix("-----")?;
+    let end = format!("-----END {label}-----");
+    let at = if body.starts_with(&end) { 0 } else { body.find(&format!("\n{end}"))? + 1 };
+    let after = &body[at + end.len()..];
+    let (line_end, rest) = after.split_once('\n').unwrap_or((after, ""));
+    if !line_end.trim().is_empty() {
+        return None;
+    }
+    let (headers, lines): (Vec<&str>, Vec<&str>) = body[..at].lines().partition(|line| line.contains(':'));
+    let bytes = STANDARD.decode(lines.concat().replace(char::is_whitespace, "")).ok()?;
+    Some((Block { label: label.to_string(), has_headers: !headers.is_empty(), bytes }, rest))
+}
+
+/// What is wrong with bytes that should be a signed thing in DER: a sequence of contents, algorithm, signature.
+pub(super) fn signed_error(bytes: &[u8]) -> Option<&'static str> {
+    match element(bytes) {
+        None => Some("asn1: syntax error: data truncated"),
+        Some((tag, _, _)) if tag != SEQUENCE => Some("asn1: structure error: tags don't match"),
+        Some((_, _, [_, ..])) => Some("asn1: syntax error: trailing data"),
+        Some((_, inside, [])) => (tags(inside)? != [SEQUENCE, SEQUENCE, BIT_STRING])
+            .then_some("asn1: structure error: sequence tag mismatch"),
+    }
+}
+
+const SEQUENCE: u8 = 0x30;
+const BIT_STRING: u8 = 0x03;
+
+/// The tags of elements that follow each other; none, and so not equal to any, if they are cut off.
+fn tags(mut bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut tags = Vec::new();
+    while !bytes.is_empty() {
+        let Some((tag, _, rest)) = element(bytes) else {
+            return Some(Vec::new());
+        };
+        tags.push(tag);
+        bytes = rest;
+    }
+    Some(tags)
+}
+
+/// The first element: its tag, what is inside, and what follows.
+fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let [tag, length, rest @ ..] = bytes else {
+        return None;
+    };
+    let (length, rest) = match usize::from(*length) {
+        short @ ..=0x7f => (short, rest),
+        long @ 0x81..=0x84 => {
+            let (digits, rest) = rest.split_at_checked(long - 0x80)?;
+            (digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest)
+        }
+        _ => return None,
+    };
+    let (inside, rest) = rest.split_at_checked(length)?;
+    Some((*tag, inside, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: Option<(&str, &[u8], &str)>) {
+        let found = decode(text);
+        let found = found.as_ref().map(|(block, rest)| (block.label.as_str(), block.bytes.as_slice(), *rest));
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_block_is_found_behind_other_text() {
+        check("hello\n-----BEGIN A B-----\nYWJj\n-----END A B-----\nrest", Some(("A B", b"abc", "rest")));
+        check("abc", None);
+        check("-----BEGIN A-----\nYWJj\n-----END B-----\n", None);
+    }
+
+    #[test]
+    fn a_signed_thing_has_three_parts() {
+        assert_eq!(signed_error(&[0x30, 6, 0x30, 0, 0x30, 0, 3, 0]), None);
+        assert_eq!(signed_error(&[0x30, 6, 0x30]), Some("asn1: syntax error: data truncated"));
+        assert!(signed_error(&[0x30, 2, 0x30, 0]).is_some());
+    }
+}

@@ -1,0 +1,248 @@
+//! What may be asked for, and what may be said about it?
+
+use mizzen_object::validate::{field, names};
+use mizzen_object::{Action, Context, Path, Value, Violations};
+
+use super::{conditions, pem};
+use crate::groups::bytes;
+
+/// What a client may change; it depends on where it writes.
+#[derive(Clone, Copy, Default)]
+struct Grant {
+    approval: bool,
+    certificate: bool,
+}
+
+/// Looks at a request that is made, changed, or signed through `/status`.
+pub(super) fn validate(request: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
+    let grant = Grant { approval: false, certificate: context.action == Action::Status };
+    validate_for(request, old, grant, violations);
+}
+
+/// Looks at a request that is approved or denied through `/approval`.
+pub(super) fn validate_approval(
+    request: &Value,
+    old: Option<&Value>,
+    _: &Context,
+    violations: &mut Violations,
+) {
+    validate_for(request, old, Grant { approval: true, certificate: false }, violations);
+}
+
+fn validate_for(request: &Value, old: Option<&Value>, grant: Grant, violations: &mut Violations) {
+    validate_spec(&request["spec"], old.map(|old| &old["spec"]), violations);
+    validate_conditions(request, old, violations);
+    let certificate = &request["status"]["certificate"];
+    if old.is_none_or(|old| old["status"]["certificate"] != *certificate)
+        && let Some(error) = certificate_error(certificate.str())
+    {
+        let path = Path::new("status");
+        violations.invalid(path.child("certificate"), "<certificate data>", &error);
+    }
+    if let Some(old) = old {
+        validate_change(request, old, grant, violations);
+    }
+}
+
+/// Kubernetes: what was stored before it was checked may stay, here and below.
+fn validate_spec(spec: &Value, old: Option<&Value>, violations: &mut Violations) {
+    let path = Path::new("spec");
+    if let Some(error) = request_error(spec["request"].str()) {
+        violations.invalid(path.child("request"), spec["request"].clone(), error);
+    }
+    validate_usages(
+        spec["usages"].list(),
+        old.map(|old| old["usages"].list()),
+        &path.child("usages"),
+        violations,
+    );
+
+    let (signer, place) = (spec["signerName"].str(), path.child("signerName"));
+    if signer == LEGACY && old.is_none_or(|old| old["signerName"].str() != LEGACY) {
+        violations.invalid(place, signer, "the legacy signerName is not allowed via this API version");
+    } else {
+        validate_signer(signer, &place, violations);
+    }
+    if let Some(seconds) = spec["expirationSeconds"].as_int().filter(|seconds| *seconds < 600) {
+        let detail = "may not specify a duration less than 600 seconds (10 minutes)";
+        violations.invalid(path.child("expirationSeconds"), seconds, detail);
+    }
+}
+
+const LEGACY: &str = "kubernetes.io/legacy-unknown";
+
+fn text_of(text: &str) -> String {
+    String::from_utf8_lossy(&bytes::decode(text)).into_owned()
+}
+
+fn request_error(request: &str) -> Option<&'static str> {
+    match pem::decode(&text_of(request)) {
+        Some((block, _)) if block.label == "CERTIFICATE REQUEST" => pem::signed_error(&block.bytes),
+        _ => Some("PEM block type must be CERTIFICATE REQUEST"),
+    }
+}
+
+fn certificate_error(certificate: &str) -> Option<String> {
+    let text = text_of(certificate);
+    let (mut rest, mut n_blocks) = (text.as_str(), 0);
+    while let Some((block, after)) = pem::decode(rest) {
+        if block.label != "CERTIFICATE" {
+            return Some(format!("only CERTIFICATE PEM blocks are allowed, found \"{}\"", block.label));
+        }
+        if block.has_headers {
+            return Some("no PEM block headers are permitted".into());
+        }
+        if block.bytes.is_empty() {
+            return Some("found CERTIFICATE PEM block containing 0 certificates".into());
+        }
+        if let Some(error) = pem::signed_error(&block.bytes) {
+            return Some(error.into());
+        }
+        (rest, n_blocks) = (after, n_blocks + 1);
+    }
+    (n_blocks == 0 && !text.is_empty()).then(|| "must contain at least one CERTIFICATE PEM block".into())
+}
+
+const USAGES: [&str; 23] = [
+    "any",
+    "cert sign",
+    "client auth",
+    "code signing",
+    "content commitment",
+    "crl sign",
+    "data encipherment",
+    "decipher only",
+    "digital signature",
+    "email protection",
+    "encipher only",
+    "ipsec end system",
+    "ipsec tunnel",
+    "ipsec user",
+    "key agreement",
+    "key encipherment",
+    "microsoft sgc",
+    "netscape sgc",
+    "ocsp signing",
+    "s/mime",
+    "server auth",
+    "signing",
+    "timestamping",
+];
+
+fn validate_usages(usages: &[Value], old: Option<&[Value]>, path: &Path, violations: &mut Violations) {
+    if usages.is_empty() {
+        violations.required(path, "");
+    }
+    let is_unknown = |usage: &Value| !USAGES.contains(&usage.str());
+    if !old.is_some_and(|old| old.iter().any(is_unknown)) {
+        for (index, usage) in usages.iter().enumerate() {
+            field::one_of(usage.str(), &USAGES, &path.index(index), violations);
+        }
+    }
+    if old.is_none_or(|old| repeated(old).next().is_none()) {
+        for index in repeated(usages) {
+            violations.duplicate(path.index(index), usages[index].str());
+        }
+    }
+}
+
+/// Where there is something that was there before.
+fn repeated(values: &[Value]) -> impl Iterator<Item = usize> {
+    (0..values.len()).filter(|index| values[..*index].contains(&values[*index]))
+}
+
+fn validate_signer(signer: &str, path: &Path, violations: &mut Violations) {
+    if signer.is_empty() {
+        return violations.required(path, "");
+    }
+    let [domain, name] = signer.split('/').collect::<Vec<_>>()[..] else {
+        let detail = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
+        return violations.invalid(path, signer, detail);
+    };
+    if domain.len() > 253 {
+        violations.too_long(path, 253);
+    }
+    validate_labels(domain, names::is_dns1123_label, path, violations);
+    if !domain.contains('.') {
+        violations.invalid(path, domain, "should be a domain with at least two segments separated by dots");
+    }
+    validate_labels(name, names::is_dns1123_subdomain, path, violations);
+    if signer.len() > 571 {
+        violations.too_long(path, 571);
+    }
+}
+
+/// Only the first bad label is reported, because the messages would not tell them apart.
+fn validate_labels(text: &str, check: fn(&str) -> Vec<String>, path: &Path, violations: &mut Violations) {
+    if let Some(label) = text.split('.').find(|label| !check(label).is_empty()) {
+        for message in check(label) {
+            violations.invalid(path, text, &format!("validating label \"{label}\": {message}"));
+        }
+    }
+}
+
+const DECISIONS: [&str; 2] = ["Approved", "Denied"];
+
+fn validate_conditions(request: &Value, old: Option<&Value>, violations: &mut Violations) {
+    let path = Path::new("status");
+    let path = path.child("conditions");
+    let types = types(request);
+    let old = old.map(self::types).unwrap_or_default();
+    let contradiction_stays = DECISIONS.iter().all(|decision| old.contains(decision));
+    let repetition_stays = (0..old.len()).any(|index| old[..index].contains(&old[index]));
+    for (index, condition) in conditions(request).iter().enumerate() {
+        let (item, condition_type) = (path.index(index), types[index]);
+        if condition_type.is_empty() && !old.contains(&"") {
+            violations.required(item.child("type"), "");
+        }
+        validate_condition_status(condition, &item.child("status"), violations);
+        let other = DECISIONS.iter().find(|decision| **decision != condition_type);
+        let contradicts =
+            DECISIONS.contains(&condition_type) && other.is_some_and(|other| types[..index].contains(other));
+        if contradicts && !contradiction_stays {
+            violations.invalid(path, condition_type, "Approved and Denied conditions are mutually exclusive");
+        }
+        if types[..index].contains(&condition_type) && !repetition_stays {
+            violations.duplicate(item.child("type"), condition_type);
+        }
+    }
+}
+
+fn types(request: &Value) -> Vec<&str> {
+    conditions(request).iter().map(|condition| condition["type"].str()).collect()
+}
+
+fn validate_condition_status(condition: &Value, path: &Path, violations: &mut Violations) {
+    let allowed: &[&str] = match condition["type"].str() {
+        "Approved" | "Denied" | "Failed" => &["True"],
+        _ => &["False", "True", "Unknown"],
+    };
+    match condition["status"].str() {
+        "" => violations.required(path, ""),
+        status => field::one_of(status, allowed, path, violations),
+    }
+}
+
+fn validate_change(request: &Value, old: &Value, grant: Grant, violations: &mut Violations) {
+    let status = Path::new("status");
+    let path = status.child("conditions");
+    let count =
+        |request: &Value, wanted: &str| types(request).into_iter().filter(|found| *found == wanted).count();
+    for wanted in ["Approved", "Denied", "Failed"] {
+        if count(request, wanted) < count(old, wanted) {
+            violations.forbidden(path, &format!("updates may not remove a condition of type \"{wanted}\""));
+        }
+    }
+    for wanted in DECISIONS.into_iter().filter(|_| !grant.approval) {
+        if count(request, wanted) > count(old, wanted) {
+            violations.forbidden(path, &format!("updates may not add a condition of type \"{wanted}\""));
+        }
+    }
+    let (new, old) = (&request["status"]["certificate"], &old["status"]["certificate"]);
+    let path = status.child("certificate");
+    if new != old && !grant.certificate {
+        violations.forbidden(path, "updates may not set certificate content");
+    } else if new != old && !old.is_empty() {
+        violations.forbidden(path, "updates may not modify existing certificate content");
+    }
+}

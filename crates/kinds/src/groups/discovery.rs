@@ -1,0 +1,170 @@
+//! discovery.k8s.io: where are a service's endpoints?
+
+use mizzen_object::validate::{field, ip, names};
+use mizzen_object::{Action, Context, Path, Value, Violations};
+
+use super::rules;
+use crate::Behaviour;
+
+pub(super) fn behaviour(kind: &str) -> Behaviour {
+    match kind {
+        "EndpointSlice" => Behaviour {
+            default: default_slice,
+            prepare: prepare_slice,
+            validate: validate_slice,
+            warnings: slice_warnings,
+            ..Behaviour::NONE
+        },
+        _ => Behaviour::NONE,
+    }
+}
+
+fn default_slice(slice: &mut Value) {
+    for port in slice.get_mut("ports").into_iter().flat_map(Value::list_mut) {
+        port.set_default("name", "");
+        port.set_default("protocol", "TCP");
+    }
+}
+
+/// Kubernetes: the topology of v1beta1 stays only in endpoints that nobody touches.
+fn prepare_slice(slice: &mut Value, old: Option<&Value>, _context: &Context) {
+    if old.is_some_and(|old| old["endpoints"] == slice["endpoints"]) {
+        return;
+    }
+    for endpoint in slice.get_mut("endpoints").into_iter().flat_map(Value::list_mut) {
+        endpoint.remove("deprecatedTopology");
+    }
+}
+
+fn validate_slice(slice: &Value, old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+    let (address_type, path) = (slice["addressType"].str(), Path::new("addressType"));
+    match address_type {
+        "" => violations.required(path, ""),
+        word => field::one_of(word, &["FQDN", "IPv4", "IPv6"], &path, violations),
+    }
+    validate_ports(slice["ports"].list(), violations);
+    if old.is_none_or(|old| old["endpoints"] != slice["endpoints"]) {
+        validate_endpoints(slice["endpoints"].list(), address_type, violations);
+    }
+    if let Some(old) = old {
+        field::immutable(&slice["addressType"], &old["addressType"], &path, violations);
+    }
+}
+
+const MAX_PORTS: usize = 20_000;
+const MAX_ENDPOINTS: usize = 1_000;
+const MAX_ADDRESSES: usize = 100;
+const MAX_HINTS: usize = 8;
+
+fn validate_ports(ports: &[Value], violations: &mut Violations) {
+    let path = Path::new("ports");
+    if ports.len() > MAX_PORTS {
+        return violations.too_many(path, ports.len(), MAX_PORTS);
+    }
+    for (index, port) in ports.iter().enumerate() {
+        let (name, path) = (port["name"].str(), path.index(index));
+        if !name.is_empty() {
+            rules::text(name, names::is_dns1123_label, &path.child("name"), violations);
+        }
+        if ports[..index].iter().any(|earlier| earlier["name"] == port["name"]) {
+            violations.duplicate(path.child("name"), name);
+        }
+        let protocols = ["SCTP", "TCP", "UDP"];
+        field::one_of(port["protocol"].str(), &protocols, &path.child("protocol"), violations);
+        if let Some(protocol) = port["appProtocol"].as_str() {
+            rules::text(protocol, names::is_qualified_name, &path.child("appProtocol"), violations);
+        }
+    }
+}
+
+fn validate_endpoints(endpoints: &[Value], address_type: &str, violations: &mut Violations) {
+    let path = Path::new("endpoints");
+    if endpoints.len() > MAX_ENDPOINTS {
+        return violations.too_many(path, endpoints.len(), MAX_ENDPOINTS);
+    }
+    for (index, endpoint) in endpoints.iter().enumerate() {
+        let path = path.index(index);
+        validate_addresses(endpoint["addresses"].list(), address_type, &path.child("addresses"), violations);
+        if let Some(node) = endpoint["nodeName"].as_str() {
+            rules::text(node, names::is_dns1123_subdomain, &path.child("nodeName"), violations);
+        }
+        if let Some(hostname) = endpoint["hostname"].as_str() {
+            rules::text(hostname, names::is_dns1123_label, &path.child("hostname"), violations);
+        }
+        validate_hints(&endpoint["hints"], &path.child("hints"), violations);
+    }
+}
+
+fn validate_addresses(addresses: &[Value], address_type: &str, path: &Path, violations: &mut Violations) {
+    if addresses.is_empty() {
+        violations.required(path, "must contain at least 1 address");
+    } else if addresses.len() > MAX_ADDRESSES {
+        violations.too_many(path, addresses.len(), MAX_ADDRESSES);
+    }
+    for (index, address) in addresses.iter().enumerate() {
+        let (address, item) = (address.str(), path.index(index));
+        match address_type {
+            "IPv4" => validate_ip(address, ip::is_ip_for_legacy_field, "IPv4", path, &item, violations),
+            "IPv6" => validate_ip(address, ip::is_ip, "IPv6", path, &item, violations),
+            "FQDN" => names::fully_qualified_domain_name(address, &item, violations),
+            _ => {}
+        }
+    }
+}
+
+/// Kubernetes: an address of the wrong family is said of the whole list.
+fn validate_ip(
+    text: &str,
+    check: fn(&str) -> Vec<String>,
+    family: &str,
+    list: &Path,
+    item: &Path,
+    violations: &mut Violations,
+) {
+    let wrong = check(text);
+    let Some(address) = ip::parse_sloppy(text).filter(|_| wrong.is_empty()) else {
+        return field::all(wrong, text, item, violations);
+    };
+    if address.is_ipv4() != (family == "IPv4") {
+        violations.invalid(list, text, &format!("must be an {family} address"));
+    }
+    crate::core::fields::endpoint_ip(text, item, violations);
+}
+
+fn validate_hints(hints: &Value, path: &Path, violations: &mut Violations) {
+    let checks: [(&str, rules::Check); 2] =
+        [("forZones", names::is_label_value), ("forNodes", names::is_dns1123_subdomain)];
+    for (name, check) in checks {
+        let (list, path) = (hints[name].list(), path.child(name));
+        if list.len() > MAX_HINTS {
+            return violations.too_many(path, list.len(), MAX_HINTS);
+        }
+        for (index, hint) in list.iter().enumerate() {
+            let path = path.index(index);
+            if list[..index].contains(hint) {
+                violations.duplicate(path.child("name"), hint["name"].str());
+            }
+            rules::text(hint["name"].str(), check, &path.child("name"), violations);
+        }
+    }
+}
+
+const CONTROLLERS: [&str; 2] =
+    ["endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"];
+
+fn slice_warnings(slice: &Value, _old: Option<&Value>, context: &Context) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if context.action == Action::Create && slice["addressType"].str() == "FQDN" {
+        warnings.push("spec.addressType: FQDN endpoints are deprecated".to_string());
+    }
+    let manager = slice["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"].str();
+    if CONTROLLERS.contains(&manager) {
+        return warnings;
+    }
+    for (i, endpoint) in slice["endpoints"].list().iter().enumerate() {
+        for (j, address) in endpoint["addresses"].list().iter().enumerate() {
+            warnings.extend(ip::ip_warning(format!("endpoints[{i}].addresses[{j}]"), address.str()));
+        }
+    }
+    warnings
+}

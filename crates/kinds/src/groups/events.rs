@@ -1,0 +1,162 @@
+//! events.k8s.io: what happened?
+//!
+//! An event is stored as the core group's Event, which has the same fields under older names. Preparing and
+//! validating see that form.
+
+use mizzen_object::validate::{field, names};
+use mizzen_object::{Context, Path, Str, Value, Violations};
+
+use super::{internal, rules};
+use crate::Behaviour;
+
+pub(super) fn behaviour(kind: &str) -> Behaviour {
+    match kind {
+        "Event" => Behaviour { validate, selectable, to_stored, from_stored, ..Behaviour::NONE },
+        _ => Behaviour::NONE,
+    }
+}
+
+/// What a field is called here, and where it is stored.
+const NAMES: [(&str, &str); 7] = [
+    ("regarding", "involvedObject"),
+    ("note", "message"),
+    ("reportingController", "reportingComponent"),
+    ("deprecatedSource", "source"),
+    ("deprecatedFirstTimestamp", "firstTimestamp"),
+    ("deprecatedLastTimestamp", "lastTimestamp"),
+    ("deprecatedCount", "count"),
+];
+
+fn to_stored(event: &mut Value) {
+    event.set("apiVersion", "v1");
+    for (name, stored) in NAMES {
+        rename(event, name, stored);
+    }
+}
+
+fn from_stored(event: &mut Value) {
+    event.set("apiVersion", "events.k8s.io/v1");
+    for (name, stored) in NAMES {
+        rename(event, stored, name);
+    }
+}
+
+fn rename(event: &mut Value, from: &str, to: &str) {
+    if let Some(value) = event.remove(from) {
+        event.set(to, value);
+    }
+}
+
+/// Finds a field under either name, because an event may come in either form.
+fn selectable(event: &Value, name: &str) -> Option<Str> {
+    let (head, tail) = name.split_once('.').unwrap_or((name, ""));
+    let (_, stored) = NAMES.into_iter().find(|(name, _)| *name == head)?;
+    let value = event.get(stored).or_else(|| event.get(head))?;
+    let value = if tail.is_empty() { value } else { &value[tail] };
+    Some(value.str().into())
+}
+
+fn validate(event: &Value, old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+    validate_any(event, "reportingController", violations);
+    match old {
+        Some(old) => validate_change(event, old, violations),
+        None => validate_new(event, violations),
+    }
+}
+
+/// What holds for an event of any version. Newer events have a time of their own and must say more.
+pub(crate) fn validate_any(event: &Value, controller: &str, violations: &mut Violations) {
+    let namespace = event["metadata"]["namespace"].str();
+    let about = event["involvedObject"]["namespace"].str();
+    let is_old = event["eventTime"].is_null();
+    let matches = match (is_old, about) {
+        (true, "") => matches!(namespace, "" | "default"),
+        (true, about) => about == namespace,
+        (false, "") => matches!(namespace, "default" | "kube-system"),
+        (false, _) => true,
+    };
+    if !matches {
+        let path = Path::new("involvedObject");
+        violations.invalid(path.child("namespace"), about, "does not match event.namespace");
+    }
+    if !is_old {
+        validate_details(event, controller, violations);
+    }
+    rules::text(namespace, names::is_dns1123_subdomain, &Path::new("namespace"), violations);
+}
+
+fn validate_details(event: &Value, controller: &str, violations: &mut Violations) {
+    let reporter = event["reportingComponent"].str();
+    if reporter.is_empty() {
+        violations.required(controller, "");
+    }
+    rules::text(reporter, names::is_qualified_name, &Path::new(controller), violations);
+    for (name, limit) in [("reportingInstance", 128), ("action", 128), ("reason", 128), ("message", 1024)] {
+        let text = event[name].str();
+        if text.is_empty() && name != "message" {
+            violations.required(name, "");
+        }
+        if text.len() > limit {
+            violations.invalid(name, "", &format!("can have at most {limit} characters"));
+        }
+    }
+}
+
+fn validate_new(event: &Value, violations: &mut Violations) {
+    validate_series(&event["series"], violations);
+    if event["eventTime"].is_null() {
+        violations.required("eventTime", "");
+    }
+    let event_type = event["type"].str();
+    if !matches!(event_type, "Normal" | "Warning") {
+        violations.invalid("type", "", &format!("has invalid value: {event_type}"));
+    }
+    for name in ["firstTimestamp", "lastTimestamp", "count", "source"] {
+        if !event[name].is_empty() {
+            violations.invalid(name, "", "needs to be unset");
+        }
+    }
+}
+
+fn validate_series(series: &Value, violations: &mut Violations) {
+    if series.is_null() {
+        return;
+    }
+    if series["count"].int() < 2 {
+        violations.invalid("series.count", "", "should be at least 2");
+    }
+    if series["lastObservedTime"].is_null() {
+        violations.required("series.lastObservedTime", "");
+    }
+}
+
+fn validate_change(new: &Value, old: &Value, violations: &mut Violations) {
+    if new["series"] != old["series"] {
+        validate_series(&new["series"], violations);
+    }
+    let mut immutable = |name: &str, shown: fn(&Value) -> Value| {
+        let path = if name == "reportingComponent" { "reportingController" } else { name };
+        field::immutable(&shown(&new[name]), &shown(&old[name]), &Path::new(path), violations);
+    };
+    immutable("involvedObject", |value| internal::shown("ObjectReference", value));
+    immutable("reason", text);
+    immutable("message", text);
+    immutable("source", |value| internal::shown("EventSource", value));
+    immutable("firstTimestamp", Value::clone);
+    immutable("lastTimestamp", Value::clone);
+    immutable("count", |count| count.int().into());
+    immutable("reason", text);
+    immutable("type", text);
+    immutable("eventTime", Value::clone);
+    immutable("action", text);
+    immutable("related", |value| {
+        if value.is_null() { Value::Null } else { internal::shown("ObjectReference", value) }
+    });
+    immutable("reportingComponent", text);
+    immutable("reportingInstance", text);
+}
+
+/// A text as it is shown: one that is not there is empty.
+fn text(value: &Value) -> Value {
+    value.str().into()
+}

@@ -1,0 +1,31 @@
+//! flowcontrol.apiserver.k8s.io: who waits when the server is busy?
+
+mod level;
+mod schema;
+
+use mizzen_object::{Path, Value, Violations};
+
+use crate::Behaviour;
+
+pub(super) fn behaviour(kind: &str) -> Behaviour {
+    match kind {
+        "FlowSchema" => schema::SCHEMA,
+        "PriorityLevelConfiguration" => level::LEVEL,
+        _ => Behaviour::NONE,
+    }
+}
+
+/// Conditions have a type, each another.
+fn validate_conditions(conditions: &[Value], violations: &mut Violations) {
+    let status = Path::new("status");
+    let path = status.child("conditions");
+    for (index, condition) in conditions.iter().enumerate() {
+        let path = path.index(index);
+        if conditions[..index].iter().any(|earlier| earlier["type"] == condition["type"]) {
+            violations.duplicate(path.child("type"), condition["type"].str());
+        }
+        if condition["type"].is_empty() {
+            violations.required(path.child("type"), "");
+        }
+    }
+}

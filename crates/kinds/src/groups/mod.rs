@@ -1,0 +1,53 @@
+//! Kinds of the groups outside the core, apps and batch.
+
+mod admission;
+mod apiextensions;
+mod apiregistration;
+mod authentication;
+mod authorization;
+mod autoscaling;
+mod bytes;
+mod certificates;
+mod client;
+mod coordination;
+mod discovery;
+pub(crate) mod events;
+mod flowcontrol;
+mod internal;
+mod networking;
+mod node;
+mod policy;
+mod rbac;
+mod resource;
+mod rules;
+mod scheduling;
+mod storage;
+#[cfg(test)]
+mod tests;
+
+use crate::Behaviour;
+
+/// The behaviour of a kind. A subresource with rules of its own is written `Kind/subresource`.
+pub(crate) fn behaviour(group: &str, version: &str, kind: &str) -> Behaviour {
+    match group {
+        "admissionregistration.k8s.io" => admission::behaviour(kind),
+        "apiextensions.k8s.io" => apiextensions::behaviour(kind),
+        "apiregistration.k8s.io" => apiregistration::behaviour(kind),
+        "authentication.k8s.io" => authentication::behaviour(kind),
+        "authorization.k8s.io" => authorization::behaviour(kind),
+        "autoscaling" => autoscaling::behaviour(version, kind),
+        "certificates.k8s.io" => certificates::behaviour(kind),
+        "coordination.k8s.io" => coordination::behaviour(kind),
+        "discovery.k8s.io" => discovery::behaviour(kind),
+        "events.k8s.io" => events::behaviour(kind),
+        "flowcontrol.apiserver.k8s.io" => flowcontrol::behaviour(kind),
+        "networking.k8s.io" => networking::behaviour(kind),
+        "node.k8s.io" => node::behaviour(kind),
+        "policy" => policy::behaviour(kind),
+        "rbac.authorization.k8s.io" => rbac::behaviour(kind),
+        "resource.k8s.io" => resource::behaviour(kind),
+        "scheduling.k8s.io" => scheduling::behaviour(kind),
+        "storage.k8s.io" => storage::behaviour(kind),
+        _ => Behaviour::NONE,
+    }
+}

@@ -1,0 +1,178 @@
+//! Which pods may talk to whom?
+
+use mizzen_object::validate::ip::{self, Block};
+use mizzen_object::validate::{field, names};
+use mizzen_object::{Context, Path, Value, Violations, value};
+
+use crate::Behaviour;
+use crate::groups::rules;
+
+pub(super) const POLICY: Behaviour = Behaviour {
+    default: default_policy,
+    validate: validate_policy,
+    warnings: policy_warnings,
+    ..Behaviour::NONE
+};
+
+/// The two directions: where their rules are, and where a rule names the other side.
+const DIRECTIONS: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];
+
+fn default_policy(policy: &mut Value) {
+    let spec = policy.entry("spec");
+    for (direction, _) in DIRECTIONS {
+        for rule in spec.get_mut(direction).into_iter().flat_map(Value::list_mut) {
+            for port in rule.get_mut("ports").into_iter().flat_map(Value::list_mut) {
+                port.set_default("protocol", "TCP");
+            }
+        }
+    }
+    if spec["policyTypes"].is_empty() {
+        let types =
+            if spec["egress"].is_empty() { value!(["Ingress"]) } else { value!(["Ingress", "Egress"]) };
+        spec.set("policyTypes", types);
+    }
+}
+
+/// What an update forgives because the old object had it.
+#[derive(Default)]
+struct Leniency<'a> {
+    selectors: bool,
+    ranges: Vec<&'a str>,
+}
+
+impl<'a> Leniency<'a> {
+    fn of(old: &'a Value) -> Leniency<'a> {
+        let spec = &old["spec"];
+        let blocks = peers(spec).map(|(_, peer)| &peer["ipBlock"]);
+        let ranges = blocks.flat_map(|block| std::iter::once(&block["cidr"]).chain(block["except"].list()));
+        Leniency {
+            selectors: rules::is_bad_selector(&spec["podSelector"]),
+            ranges: ranges.filter_map(Value::as_str).collect(),
+        }
+    }
+}
+
+/// Every peer that a policy names, with its place.
+fn peers(spec: &Value) -> impl Iterator<Item = (String, &Value)> {
+    DIRECTIONS.into_iter().flat_map(move |(direction, side)| {
+        spec[direction].list().iter().enumerate().flat_map(move |(rule_idx, rule)| {
+            let place = move |index| format!("spec.{direction}[{rule_idx}].{side}[{index}]");
+            rule[side].list().iter().enumerate().map(move |(index, peer)| (place(index), peer))
+        })
+    })
+}
+
+fn validate_policy(policy: &Value, old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+    let leniency = old.map(Leniency::of).unwrap_or_default();
+    let (spec, path) = (&policy["spec"], Path::new("spec"));
+    rules::lenient_selector(&spec["podSelector"], leniency.selectors, &path.child("podSelector"), violations);
+    for (direction, side) in DIRECTIONS {
+        let path = path.child(direction);
+        for (index, rule) in spec[direction].list().iter().enumerate() {
+            let path = path.index(index);
+            for (index, port) in rule["ports"].list().iter().enumerate() {
+                validate_port(port, &path.child("ports").index(index), violations);
+            }
+            for (index, peer) in rule[side].list().iter().enumerate() {
+                validate_peer(peer, &path.child(side).index(index), &leniency, violations);
+            }
+        }
+    }
+    validate_types(&spec["policyTypes"], &path.child("policyTypes"), violations);
+}
+
+fn validate_types(types: &Value, path: &Path, violations: &mut Violations) {
+    if types.list().len() > 2 {
+        return violations.invalid(path, types.clone(), "may not specify more than two policyTypes");
+    }
+    for (index, policy_type) in types.list().iter().enumerate() {
+        field::one_of(policy_type.str(), &["Ingress", "Egress"], &path.index(index), violations);
+    }
+}
+
+fn validate_port(port: &Value, path: &Path, violations: &mut Violations) {
+    rules::optional_word(&port["protocol"], &["TCP", "UDP", "SCTP"], &path.child("protocol"), violations);
+    let (end, end_path) = (port["endPort"].as_int(), &path.child("endPort"));
+    match &port["port"] {
+        Value::Int(number) => {
+            rules::port(*number, &path.child("port"), violations);
+            if let Some(end) = end {
+                if end < *number {
+                    violations.invalid(end_path, *number, "must be greater than or equal to `port`");
+                }
+                rules::port(end, end_path, violations);
+            }
+        }
+        Value::String(name) => {
+            if let Some(end) = end {
+                violations.invalid(end_path, end, "may not be specified when `port` is non-numeric");
+            }
+            rules::text(name, names::is_port_name, &path.child("port"), violations);
+        }
+        _ => {
+            if let Some(end) = end {
+                violations.invalid(end_path, end, "may not be specified when `port` is not specified");
+            }
+        }
+    }
+}
+
+fn validate_peer(peer: &Value, path: &Path, leniency: &Leniency, violations: &mut Violations) {
+    for name in ["podSelector", "namespaceSelector"] {
+        if let Some(selector) = peer.get(name) {
+            rules::lenient_selector(selector, leniency.selectors, &path.child(name), violations);
+        }
+    }
+    if let Some(block) = peer.get("ipBlock") {
+        validate_block(block, &path.child("ipBlock"), &leniency.ranges, violations);
+    }
+    match peer.entries().count() {
+        0 => violations.required(path, "must specify a peer"),
+        2.. if peer.get("ipBlock").is_some() => {
+            violations.forbidden(path, "may not specify both ipBlock and another peer");
+        }
+        _ => {}
+    }
+}
+
+fn validate_block(block: &Value, path: &Path, known: &[&str], violations: &mut Violations) {
+    let range = block["cidr"].str();
+    if range.is_empty() {
+        return violations.required(path.child("cidr"), "");
+    }
+    validate_range(range, known, &path.child("cidr"), violations);
+    let Some(range) = Block::parse_sloppy(range) else {
+        return;
+    };
+    for (index, except) in block["except"].list().iter().enumerate() {
+        let path = path.child("except");
+        let path = path.index(index);
+        validate_range(except.str(), known, &path, violations);
+        let part = Block::parse_sloppy(except.str());
+        let inside = part.map(|part| range.contains(part.network()) && range.prefix < part.prefix);
+        if inside == Some(false) {
+            violations.invalid(path, except.str(), "must be a strict subset of `cidr`");
+        }
+    }
+}
+
+/// What was stored before it was checked may stay.
+fn validate_range(range: &str, known: &[&str], path: &Path, violations: &mut Violations) {
+    if !known.contains(&range) {
+        rules::text(range, ip::is_cidr_for_legacy_field, path, violations);
+    }
+}
+
+fn policy_warnings(policy: &Value, _old: Option<&Value>, _context: &Context) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for (place, peer) in peers(&policy["spec"]) {
+        let Some(block) = peer.get("ipBlock") else {
+            continue;
+        };
+        warnings.extend(ip::cidr_warnings(format!("{place}.ipBlock.cidr"), block["cidr"].str()));
+        for (index, except) in block["except"].list().iter().enumerate() {
+            warnings.extend(ip::cidr_warnings(format!("{place}.ipBlock.except[{index}]"), except.str()));
+        }
+    }
+    warnings
+}

@@ -1,0 +1,220 @@
+//! Which devices does somebody ask for?
+
+use mizzen_object::validate::{field, meta, names};
+use mizzen_object::{Action, Context, Path, Value, Violations};
+
+use super::{parts, status};
+use crate::Behaviour;
+use crate::groups::{internal, rules};
+
+pub(super) const CLAIM: Behaviour = Behaviour {
+    default: |claim| default_spec(claim.entry("spec")),
+    prepare: prepare_claim,
+    validate: validate_claim,
+    ..Behaviour::NONE
+};
+pub(super) const TEMPLATE: Behaviour = Behaviour {
+    default: |template| default_spec(template.entry("spec").entry("spec")),
+    validate: validate_template,
+    ..Behaviour::NONE
+};
+
+fn default_spec(spec: &mut Value) {
+    for request in spec.at_mut("devices.requests").into_iter().flat_map(Value::list_mut) {
+        if let Some(exactly) = request.get_mut("exactly") {
+            default_request(exactly);
+        }
+        request.get_mut("firstAvailable").into_iter().flat_map(Value::list_mut).for_each(default_request);
+    }
+}
+
+fn default_request(request: &mut Value) {
+    if request["allocationMode"].is_empty() {
+        request.set("allocationMode", "ExactCount");
+    }
+    if request["allocationMode"].str() == "ExactCount" && request["count"].is_empty() {
+        request.set("count", 1);
+    }
+}
+
+fn prepare_claim(claim: &mut Value, old: Option<&Value>, context: &Context) {
+    if let Some(old) = old.filter(|_| context.action == Action::Status) {
+        status::drop_deallocated(claim, old);
+    }
+}
+
+fn validate_claim(claim: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
+    let (spec, path) = (&claim["spec"], Path::new("spec"));
+    match (context.action, old) {
+        (Action::Status, Some(old)) => status::validate(claim, old, violations),
+        (_, Some(old)) => {
+            let shown = |spec: &Value| internal::shown("ResourceClaimSpec", spec);
+            field::immutable(&shown(spec), &shown(&old["spec"]), &path, violations);
+        }
+        (_, None) => validate_spec(spec, &path, violations),
+    }
+}
+
+fn validate_template(template: &Value, old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+    let (spec, path) = (&template["spec"], Path::new("spec"));
+    validate_metadata(&spec["metadata"], &path.child("metadata"), violations);
+    validate_spec(&spec["spec"], &path.child("spec"), violations);
+    if let Some(old) = old {
+        field::immutable(&shown_template(spec), &shown_template(&old["spec"]), &path, violations);
+    }
+}
+
+/// A claim that is made from a template gets labels and annotations from it, and nothing else.
+fn validate_metadata(metadata: &Value, path: &Path, violations: &mut Violations) {
+    meta::annotations(&metadata["annotations"], &path.child("annotations"), violations);
+    meta::labels(&metadata["labels"], &path.child("labels"), violations);
+    for (name, value) in metadata.entries() {
+        if !matches!(name, "labels" | "annotations") && !value.is_empty() {
+            let name = if name == "uid" { "uID" } else { name };
+            violations.forbidden(path.child(name), "cannot be set");
+        }
+    }
+}
+
+/// Kubernetes: the metadata of the internal type is inlined, and keeps the API's names.
+fn shown_template(spec: &Value) -> Value {
+    let mut shown = spec["metadata"].clone();
+    shown.set("Spec", internal::shown("ResourceClaimSpec", &spec["spec"]));
+    shown
+}
+
+const MAX_REQUESTS: usize = 32;
+const MAX_ALTERNATIVES: usize = 8;
+
+fn validate_spec(spec: &Value, path: &Path, violations: &mut Violations) {
+    let (devices, path) = (&spec["devices"], path.child("devices"));
+    let requests = path.child("requests");
+    parts::each_once(
+        devices["requests"].list(),
+        MAX_REQUESTS,
+        &requests,
+        violations,
+        validate_request,
+        parts::name,
+    );
+
+    let known = Requests(devices);
+    let constraints = path.child("constraints");
+    parts::each(
+        devices["constraints"].list(),
+        MAX_REQUESTS,
+        &constraints,
+        violations,
+        |item, path, violations| {
+            validate_constraint(item, &known, path, violations);
+        },
+    );
+    let configurations = path.child("config");
+    parts::each(
+        devices["config"].list(),
+        MAX_REQUESTS,
+        &configurations,
+        violations,
+        |item, path, violations| {
+            validate_references(item, &known, path, violations);
+            parts::configuration(item, false, path, violations);
+        },
+    );
+}
+
+fn validate_request(request: &Value, path: &Path, violations: &mut Violations) {
+    parts::label(request["name"].str(), &path.child("name"), violations);
+    let one_of = "exactly one of `exactly` or `firstAvailable` is required";
+    match (request.get("exactly"), request["firstAvailable"].list()) {
+        (None, []) => violations.required(path, one_of),
+        (Some(exactly), []) => validate_device(exactly, &path.child("exactly"), violations),
+        (None, alternatives) => {
+            let path = path.child("firstAvailable");
+            let validate = |item: &Value, path: &Path, violations: &mut Violations| {
+                parts::label(item["name"].str(), &path.child("name"), violations);
+                validate_device(item, path, violations);
+            };
+            parts::each_once(alternatives, MAX_ALTERNATIVES, &path, violations, validate, parts::name);
+        }
+        (Some(_), _) => {
+            violations.invalid(path, Value::Null, &format!("{one_of}, but multiple fields are set"))
+        }
+    }
+}
+
+fn validate_device(request: &Value, path: &Path, violations: &mut Violations) {
+    let class = path.child("deviceClassName");
+    rules::required_text(&request["deviceClassName"], names::is_dns1123_subdomain, &class, violations);
+    parts::selectors(&request["selectors"], &path.child("selectors"), violations);
+    let count = request["count"].int();
+    match request["allocationMode"].str() {
+        "All" if count != 0 => {
+            violations.invalid(
+                path.child("count"),
+                count,
+                "must not be specified when allocationMode is 'All'",
+            );
+        }
+        "ExactCount" if count <= 0 => {
+            violations.invalid(path.child("count"), count, "must be greater than zero")
+        }
+        "All" | "ExactCount" => {}
+        other => violations.not_supported(path.child("allocationMode"), other, &["All", "ExactCount"]),
+    }
+    for (index, toleration) in request["tolerations"].list().iter().enumerate() {
+        parts::toleration(toleration, &path.child("tolerations").index(index), violations);
+    }
+}
+
+/// The requests of a claim, to be referred to by name.
+pub(super) struct Requests<'a>(pub(super) &'a Value);
+
+impl Requests<'_> {
+    /// Whether a request, or `request/alternative`, is there.
+    fn has(&self, name: &str) -> bool {
+        let (request, alternative) = name.split_once('/').unwrap_or((name, ""));
+        self.0["requests"].list().iter().filter(|found| found["name"].str() == request).any(|found| {
+            alternative.is_empty()
+                || found["firstAvailable"].list().iter().any(|found| found["name"].str() == alternative)
+        })
+    }
+
+    /// Whether a reference leads to a request.
+    pub(super) fn validate(&self, name: &str, path: &Path, violations: &mut Violations) {
+        let detail = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
+        let segments: Vec<&str> = name.split('/').collect();
+        if segments.len() > 2 {
+            return violations.invalid(path, name, detail);
+        }
+        for segment in segments {
+            parts::label(segment, path, violations);
+        }
+        if !self.has(name) {
+            violations.invalid(path, name, detail);
+        }
+    }
+}
+
+/// The requests that something is about.
+pub(super) fn validate_references(item: &Value, known: &Requests, path: &Path, violations: &mut Violations) {
+    let validate = |name: &Value, path: &Path, violations: &mut Violations| {
+        known.validate(name.str(), path, violations);
+    };
+    let (requests, path) = (item["requests"].list(), path.child("requests"));
+    parts::each_once(requests, MAX_REQUESTS, &path, violations, validate, Value::clone);
+}
+
+fn validate_constraint(constraint: &Value, known: &Requests, path: &Path, violations: &mut Violations) {
+    validate_references(constraint, known, path, violations);
+    let attribute =
+        ["matchAttribute", "distinctAttribute"].into_iter().find(|name| constraint.get(name).is_some());
+    match attribute {
+        Some(name) => parts::fully_qualified_name(constraint[name].str(), &path.child(name), violations),
+        None => {
+            // Kubernetes: the message says the opposite of what is wrong.
+            let detail = "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple fields \
+                          are set";
+            violations.required(path, detail);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Which kinds ship with us? The data of every built-in kind, and their few native hooks.
+//!
+//! `data/` has a file per group; [`catalog`] reads them and joins each kind with its [`Behaviour`].
+
+mod apps;
+mod batch;
+mod behaviour;
+mod core;
+mod groups;
+mod pod;
+mod retired;
+mod table;
+
+pub use crate::core::service::allocate;
+pub use behaviour::Behaviour;
+pub use pod::subresource::validate_binding;
+pub use retired::was_served;
+pub use table::{row_conditions, row_rank, scale_cells, scale_columns};
+
+use std::sync::Arc;
+
+use mizzen_object::schema::{Schemas, parse};
+use mizzen_object::{GroupVersionKind, Kind, KindData, Value};
+
+use crate::pod::subresource::{
+    prepare_ephemeral_containers, prepare_resize, validate_ephemeral_containers, validate_resize,
+};
+
+macro_rules! data {
+    ($($file:literal),* $(,)?) => {
+        &[$(($file, include_str!(concat!("../data/", $file)))),*]
+    };
+}
+
+/// The data files, by name.
+pub const DATA: &[(&str, &str)] = data![
+    "meta.kinds",
+    "core.kinds",
+    "admission.k8s.io.kinds",
+    "admissionregistration.k8s.io.kinds",
+    "apidiscovery.k8s.io.kinds",
+    "apiextensions.k8s.io.kinds",
+    "apiregistration.k8s.io.kinds",
+    "apps.kinds",
+    "authentication.k8s.io.kinds",
+    "authorization.k8s.io.kinds",
+    "autoscaling.kinds",
+    "batch.kinds",
+    "certificates.k8s.io.kinds",
+    "coordination.k8s.io.kinds",
+    "discovery.k8s.io.kinds",
+    "events.k8s.io.kinds",
+    "flowcontrol.apiserver.k8s.io.kinds",
+    "networking.k8s.io.kinds",
+    "node.k8s.io.kinds",
+    "policy.kinds",
+    "rbac.authorization.k8s.io.kinds",
+    "resource.k8s.io.kinds",
+    "scheduling.k8s.io.kinds",
+    "storage.k8s.io.kinds",
+];
+
+/// Every built-in kind, and the types that belong to none of them.
+pub struct Catalog {
+    /// The kinds that are served.
+    pub kinds: Vec<Kind>,
+    /// All types, by full name: `meta/v1.DeleteOptions`.
+    pub schemas: Schemas,
+}
+
+/// The hooks of a kind that may be no resource of its own, such as a TokenRequest.
+pub fn behaviour(gvk: &GroupVersionKind) -> Behaviour {
+    behaviour::of(gvk)
+}
+
+/// The hooks of a subresource that is the object itself under rules of its own.
+pub fn subresource(gvk: &GroupVersionKind, name: &str) -> Option<Behaviour> {
+    match (gvk.group.as_str(), gvk.kind.as_str(), name) {
+        ("", "Namespace", "finalize") => Some(crate::core::behaviour("Namespace/finalize")),
+        ("", "Pod", "ephemeralcontainers") => Some(Behaviour {
+            prepare: |new, old, _| with(old, |old| prepare_ephemeral_containers(new, old)),
+            validate: |new, old, _, violations| {
+                with(old, |old| validate_ephemeral_containers(new, old, violations))
+            },
+            ..pod::behaviour()
+        }),
+        ("", "Pod", "resize") => Some(Behaviour {
+            prepare: |new, old, _| with(old, |old| prepare_resize(new, old)),
+            validate: |new, old, _, violations| with(old, |old| validate_resize(new, old, violations)),
+            ..pod::behaviour()
+        }),
+        ("certificates.k8s.io", "CertificateSigningRequest", "approval") => {
+            Some(groups::behaviour(&gvk.group, &gvk.version, "CertificateSigningRequest/approval"))
+        }
+        _ => None,
+    }
+}
+
+fn with(old: Option<&Value>, change: impl FnOnce(&Value)) {
+    if let Some(old) = old {
+        change(old);
+    }
+}
+
+/// Reads the data files.
+///
+/// # Panics
+/// If a data file that this crate ships does not parse, which its tests rule out.
+pub fn catalog() -> Catalog {
+    let mut schemas = parse(DATA.iter().copied()).expect("the data files parse");
+    let kinds = std::mem::take(&mut schemas.kinds).into_iter().map(kind).collect();
+    Catalog { kinds, schemas }
+}
+
+fn kind(data: KindData) -> Kind {
+    let behaviour = behaviour::of(&data.gvk);
+    Kind { data: Arc::new(data), hooks: Arc::new(behaviour) }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_data_file_parses() {
+        let catalog = super::catalog();
+        assert!(catalog.kinds.len() > 60, "{}", catalog.kinds.len());
+        let pod = catalog.kinds.iter().find(|kind| kind.gvk.kind == "Pod").unwrap();
+        let spec = pod.root.field("spec").unwrap().ty.as_struct().unwrap();
+        let volume = spec.field("volumes").unwrap().ty.item().unwrap().as_struct().unwrap();
+        assert!(volume.field("emptyDir").unwrap().embedded.is_some());
+    }
+}

@@ -1,0 +1,181 @@
+//! Pods, and the templates of pods that other kinds hold.
+//!
+//! `default` fills what nobody has said, `prepare` what only the server knows; `spec` and what it calls say what
+//! is wrong with a pod, `update` with a change of one, `status` with what a node reports; `warnings` is for what
+//! is legal but unwise. `subresource` has the rules of the narrow doors: ephemeral containers and resizing.
+
+mod affinity;
+mod annotations;
+mod claim;
+mod containers;
+mod default;
+mod diff;
+mod env;
+mod image;
+mod internal;
+mod mounts;
+mod options;
+mod overlaps;
+mod prepare;
+mod probes;
+mod projected;
+mod resources;
+mod scheduling;
+mod security;
+mod sources;
+mod spec;
+mod status;
+pub mod subresource;
+mod update;
+mod volumes;
+mod warnings;
+mod windows;
+
+use mizzen_object::validate::meta;
+use mizzen_object::{Action, Context, Path, Str, Value, Violations};
+
+use crate::Behaviour;
+
+pub(crate) use affinity::validate_node_selector;
+pub(crate) use claim::{claim_spec_warnings, validate_claim_spec};
+pub(crate) use default::{default_template, each, round, with};
+pub(crate) use internal::form;
+pub(crate) use options::Options;
+pub(crate) use prepare::drop_disabled;
+pub(crate) use update::same;
+pub(crate) use warnings::{name_warning, old_node_label, template_warnings};
+
+/// The lists of containers, in the order in which upstream visits them.
+const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+/// Their statuses.
+const STATUS_LISTS: [&str; 3] = ["initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"];
+
+/// Kubernetes: how messages show a path without a name.
+const NOWHERE: &str = "[]";
+
+pub(crate) fn behaviour() -> Behaviour {
+    Behaviour {
+        default: default::default_pod,
+        prepare: prepare::prepare,
+        validate,
+        warnings: warnings::warnings,
+        selectable,
+        grace,
+        ..Behaviour::NONE
+    }
+}
+
+fn validate(new: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
+    let options = Options { is_pod: true, ..Options::of(old) };
+    match (context.action, old) {
+        (Action::Status, Some(old)) => status::validate(new, old, &options, violations),
+        (_, Some(old)) => update::validate(new, old, &options, violations),
+        (_, None) => spec::validate_new(new, &options, violations),
+    }
+}
+
+/// The template of a kind that makes pods. `old` is the template that it replaces.
+pub(crate) fn validate_template(
+    template: &Value,
+    old: Option<&Value>,
+    path: &Path,
+    violations: &mut Violations,
+) {
+    validate_template_with(template, &Options::of(old), path, violations);
+}
+
+/// Like [`validate_template`], for who knows better what an old template excuses.
+pub(crate) fn validate_template_with(
+    template: &Value,
+    options: &Options,
+    path: &Path,
+    violations: &mut Violations,
+) {
+    validate_template_annotations(template, options, path, violations);
+    let (spec, spec_path) = (&template["spec"], path.child("spec"));
+    spec::validate(spec, None, options, &spec_path, violations);
+    annotations::match_fields(&template["metadata"]["annotations"], spec, &spec_path, violations);
+    if !spec["ephemeralContainers"].is_empty() {
+        let detail = "ephemeral containers not allowed in pod template";
+        violations.forbidden(spec_path.child("ephemeralContainers"), detail);
+    }
+}
+
+/// Kubernetes: a template's metadata is shown as if it were the template's own (`template.labels`).
+pub(crate) fn validate_template_annotations(
+    template: &Value,
+    options: &Options,
+    path: &Path,
+    violations: &mut Violations,
+) {
+    let metadata = &template["metadata"];
+    meta::labels(&metadata["labels"], &path.child("labels"), violations);
+    let path = path.child("annotations");
+    meta::annotations(&metadata["annotations"], &path, violations);
+    annotations::validate(&metadata["annotations"], &template["spec"], options, &path, violations);
+}
+
+/// What differs between two values of a type, in the form that messages quote.
+pub(crate) fn difference(ty: &str, old: &Value, new: &Value) -> String {
+    diff::unified(&internal::pretty(ty, old), &internal::pretty(ty, new))
+}
+
+/// The first address is enough to find a pod, and whether it shares the host's network is never unsaid.
+fn selectable(pod: &Value, field: &str) -> Option<Str> {
+    match field {
+        "spec.hostNetwork" => Some(pod["spec"]["hostNetwork"].bool().to_string().into()),
+        "status.podIP" => Some(pod["status"]["podIPs"][0]["ip"].str().into()),
+        _ => None,
+    }
+}
+
+/// A pod that runs somewhere is given time to stop.
+fn grace(pod: &Value, asked: Option<i64>) -> Option<i64> {
+    let idle = pod["spec"]["nodeName"].str().is_empty()
+        || matches!(pod["status"]["phase"].str(), "Failed" | "Succeeded");
+    let seconds = asked.unwrap_or(pod["spec"]["terminationGracePeriodSeconds"].int());
+    Some(match seconds {
+        _ if idle => 0,
+        seconds if seconds < 0 => 1,
+        seconds => seconds,
+    })
+}
+
+/// Every container with its place, whatever its list.
+fn visit_containers<'a>(spec: &'a Value, path: &Path, mut visit: impl FnMut(&'a Value, &Path)) {
+    for list in CONTAINER_LISTS {
+        let path = path.child(list);
+        for (index, container) in spec[list].list().iter().enumerate() {
+            visit(container, &path.index(index));
+        }
+    }
+}
+
+/// Every container, whatever its list.
+fn containers(spec: &Value) -> impl Iterator<Item = &Value> {
+    CONTAINER_LISTS.into_iter().flat_map(|list| spec[list].list())
+}
+
+/// A container that keeps running beside those that it was started before.
+fn is_sidecar(container: &Value) -> bool {
+    container["restartPolicy"].str() == "Always"
+}
+
+#[cfg(test)]
+mod tests {
+    use mizzen_object::value;
+
+    use super::grace;
+
+    #[test]
+    fn a_running_pod_gets_time_and_others_do_not() {
+        let running = value!({"spec": {"nodeName": "n", "terminationGracePeriodSeconds": 30}});
+        assert_eq!(grace(&running, None), Some(30));
+        assert_eq!(grace(&running, Some(5)), Some(5));
+        assert_eq!(grace(&running, Some(-5)), Some(1));
+        let unscheduled = value!({"spec": {"terminationGracePeriodSeconds": 30}});
+        assert_eq!(grace(&unscheduled, Some(5)), Some(0));
+        let done = value!({"spec": {"nodeName": "n"}, "status": {"phase": "Failed"}});
+        assert_eq!(grace(&done, None), Some(0));
+    }
+}

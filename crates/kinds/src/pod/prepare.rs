@@ -1,0 +1,256 @@
+//! What does only the server know about a pod?
+
+use std::collections::BTreeMap;
+
+use mizzen_object::quantity::Quantity;
+use mizzen_object::{Action, Context, Path, Value, Violations, value};
+
+use super::{CONTAINER_LISTS, STATUS_LISTS, affinity, annotations, containers, each, security};
+
+/// Fills and clears before a write.
+pub(super) fn prepare(new: &mut Value, old: Option<&Value>, context: &Context) {
+    match (context.action, old) {
+        (Action::Status, Some(old)) => prepare_status(new, old),
+        (_, Some(_)) => drop_disabled(new, old),
+        (_, None) => prepare_new(new, context.now),
+    }
+}
+
+fn prepare_new(pod: &mut Value, now: &str) {
+    pod.set("status", value!({"phase": "Pending", "qosClass": (qos_class(&pod["spec"]))}));
+    drop_disabled(pod, None);
+    if !pod["spec"]["schedulingGates"].is_empty() {
+        let condition = value!({
+            "type": "PodScheduled",
+            "status": "False",
+            "lastTransitionTime": now,
+            "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+        });
+        pod.entry("status").set("conditions", vec![condition]);
+    }
+    merge_label_keys(pod);
+    copy_app_armor(pod);
+}
+
+/// Clears what is switched off, unless it was in use before. Holds for pods and for templates of pods.
+pub(crate) fn drop_disabled(new: &mut Value, old: Option<&Value>) {
+    let old = old.map_or(&Value::Null, |old| &old["spec"]);
+    let spec = new.entry("spec");
+    if old["schedulingGroup"].is_null() {
+        spec.remove("schedulingGroup");
+    }
+    for source in ["clusterTrustBundle", "podCertificate"] {
+        if !projects(old, source) {
+            each(spec, "volumes", |volume| {
+                super::with(volume, "projected", |projected| {
+                    each(projected, "sources", |projection| drop(projection.remove(source)));
+                });
+            });
+        }
+    }
+    if !containers(old).any(|container| !container["lifecycle"]["stopSignal"].is_null()) {
+        for list in CONTAINER_LISTS {
+            each(spec, list, drop_stop_signal);
+        }
+    }
+}
+
+fn projects(spec: &Value, source: &str) -> bool {
+    let projections = spec["volumes"].list().iter().flat_map(|volume| volume["projected"]["sources"].list());
+    { projections }.any(|projection| !projection[source].is_null())
+}
+
+fn drop_stop_signal(container: &mut Value) {
+    if let Some(lifecycle) = container.get_mut("lifecycle")
+        && lifecycle.remove("stopSignal").is_some_and(|signal| !signal.is_null())
+        && lifecycle.entries().all(|(_, moment)| moment.is_null())
+    {
+        container.remove("lifecycle");
+    }
+}
+
+/// A node's report is about the status. What it leaves out of it that never goes away is kept.
+fn prepare_status(new: &mut Value, old: &Value) {
+    match old["metadata"].get("ownerReferences") {
+        Some(owners) => new.entry("metadata").set("ownerReferences", owners.clone()),
+        None => drop(new.entry("metadata").remove("ownerReferences")),
+    }
+    let (status, old) = (new.entry("status"), &old["status"]);
+    for key in ["qosClass", "observedGeneration"] {
+        if status[key].is_empty() && !old[key].is_null() {
+            status.set(key, old[key].clone());
+        }
+    }
+    keep_observed_generations(status, old);
+    if old["nodeAllocatableResourceClaimStatuses"].is_empty() {
+        status.remove("nodeAllocatableResourceClaimStatuses");
+    }
+    let mounts =
+        |status: &Value| STATUS_LISTS.iter().any(|list| status[*list].list().iter().any(shows_volumes));
+    if !mounts(old) {
+        for list in STATUS_LISTS {
+            each(status, list, |status| {
+                each(status, "volumeMounts", |mount| drop(mount.remove("volumeStatus")));
+            });
+        }
+    }
+}
+
+fn shows_volumes(status: &Value) -> bool {
+    status["volumeMounts"].list().iter().any(|mount| !mount["volumeStatus"].is_null())
+}
+
+/// The n-th condition of a type remembers the generation of the n-th before it.
+fn keep_observed_generations(status: &mut Value, old: &Value) {
+    let mut known: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
+    for condition in old["conditions"].list().iter().rev() {
+        known.entry(condition["type"].str()).or_default().push(&condition["observedGeneration"]);
+    }
+    each(status, "conditions", |condition| {
+        let generation = known.get_mut(condition["type"].str()).and_then(Vec::pop);
+        if let Some(generation) = generation.filter(|generation| !generation.is_null()) {
+            condition.set_default("observedGeneration", generation.clone());
+        }
+    });
+}
+
+/// The pod's own values of some labels become part of selectors.
+fn merge_label_keys(pod: &mut Value) {
+    let labels = pod["metadata"]["labels"].clone();
+    let spec = pod.entry("spec");
+    affinity::terms_mut(spec, |term| merge_into(term, &labels));
+    each(spec, "topologySpreadConstraints", |constraint| merge_into(constraint, &labels));
+}
+
+fn merge_into(term: &mut Value, labels: &Value) {
+    if term["labelSelector"].is_null() {
+        return;
+    }
+    for (list, operator) in [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")] {
+        for key in term[list].list().to_vec() {
+            if let Some(label) = labels.get(key.str()) {
+                let expression = value!({"key": key, "operator": operator, "values": [(label.clone())]});
+                term.entry("labelSelector").entry("matchExpressions").make_list().push(expression);
+            }
+        }
+    }
+}
+
+/// AppArmor profiles were annotations once.
+fn copy_app_armor(pod: &mut Value) {
+    if pod["spec"]["os"]["name"].str() == "windows" {
+        return;
+    }
+    let annotations = pod["metadata"]["annotations"].clone();
+    let spec = pod.entry("spec");
+    let whole = spec["securityContext"]["appArmorProfile"].clone();
+    for list in CONTAINER_LISTS {
+        each(spec, list, |container| {
+            let annotation =
+                &annotations[format!("{}{}", annotations::APP_ARMOR, container["name"].str()).as_str()];
+            let profile = annotation.as_str().and_then(app_armor_profile);
+            if let Some(profile) = profile.filter(|profile| *profile != whole)
+                && container["securityContext"]["appArmorProfile"].is_null()
+            {
+                container.entry("securityContext").set("appArmorProfile", profile);
+            }
+        });
+    }
+}
+
+/// The profile that an annotation means, if it means one.
+pub(super) fn app_armor_profile(annotation: &str) -> Option<Value> {
+    let profile = match (annotation, annotation.strip_prefix("localhost/")) {
+        ("unconfined", _) => value!({"type": "Unconfined"}),
+        ("runtime/default", _) => value!({"type": "RuntimeDefault"}),
+        (_, Some(file)) if !file.is_empty() => value!({"type": "Localhost", "localhostProfile": file}),
+        _ => return None,
+    };
+    let mut violations = Violations::default();
+    security::validate_app_armor(&profile, &Path::new(""), &mut violations);
+    violations.is_empty().then_some(profile)
+}
+
+/// How firmly a pod holds its resources.
+pub(super) fn qos_class(spec: &Value) -> &'static str {
+    let mut sums = [BTreeMap::new(), BTreeMap::new()];
+    let mut all_limited = true;
+    let mut count = |resources: &Value| {
+        for (list, sums) in ["requests", "limits"].iter().zip(&mut sums) {
+            for (name, amount) in compute_amounts(&resources[*list]) {
+                sums.entry(name).and_modify(|sum: &mut Quantity| *sum = sum.add(&amount)).or_insert(amount);
+            }
+        }
+        all_limited &= compute_amounts(&resources["limits"]).count() == 2;
+    };
+    if spec["resources"].is_null() {
+        for list in ["containers", "initContainers"] {
+            spec[list].list().iter().for_each(|container| count(&container["resources"]));
+        }
+    } else {
+        count(&spec["resources"]);
+        all_limited |= spec["resources"]["limits"].is_empty();
+    }
+    let [requests, limits] = sums;
+    match () {
+        () if requests.is_empty() && limits.is_empty() => "BestEffort",
+        () if all_limited && requests == limits => "Guaranteed",
+        () => "Burstable",
+    }
+}
+
+/// What counts for the class: processor and memory, if any is asked for.
+fn compute_amounts(amounts: &Value) -> impl Iterator<Item = (&'static str, Quantity)> {
+    ["cpu", "memory"]
+        .into_iter()
+        .map(|name| (name, Quantity::of(amounts[name].str())))
+        .filter(|(_, amount)| *amount > Quantity::default())
+}
+
+#[cfg(test)]
+mod tests {
+    use mizzen_object::{json, value};
+
+    use super::{merge_into, qos_class};
+
+    #[track_caller]
+    fn check(class: &str, spec: &str) {
+        assert_eq!(qos_class(&json::parse(spec.as_bytes()).unwrap()), class);
+    }
+
+    #[test]
+    fn who_asks_for_nothing_gets_what_is_left() {
+        check("BestEffort", r#"{"containers":[{"resources":{"requests":{"cpu":"0","x.io/gpu":"1"}}}]}"#);
+    }
+
+    #[test]
+    fn who_asks_for_something_is_burstable() {
+        check("Burstable", r#"{"containers":[{"resources":{"requests":{"cpu":"1"}}}]}"#);
+        check(
+            "Burstable",
+            r#"{"containers":[{"resources":{"requests":{"cpu":"1","memory":"1"},"limits":{"cpu":"1","memory":"1"}}},{}]}"#,
+        );
+    }
+
+    #[test]
+    fn who_asks_for_exactly_so_much_is_guaranteed_it() {
+        check(
+            "Guaranteed",
+            r#"{"containers":[{"resources":{"requests":{"cpu":"1","memory":"1Ki"},"limits":{"cpu":"1000m","memory":"1024"}}}]}"#,
+        );
+        check(
+            "Guaranteed",
+            r#"{"resources":{"requests":{"cpu":"1","memory":"1"},"limits":{"cpu":"1","memory":"1"}}}"#,
+        );
+    }
+
+    #[test]
+    fn a_label_that_the_pod_has_becomes_an_expression() {
+        let mut term =
+            value!({"labelSelector": {}, "matchLabelKeys": ["a", "b"], "mismatchLabelKeys": ["c"]});
+        merge_into(&mut term, &value!({"a": "1", "c": "3"}));
+        let expected = r#"{"matchExpressions":[{"key":"a","operator":"In","values":["1"]},{"key":"c","operator":"NotIn","values":["3"]}]}"#;
+        assert_eq!(json::to_string(&term["labelSelector"]), expected);
+    }
+}

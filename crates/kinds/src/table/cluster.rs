@@ -1,0 +1,161 @@
+//! The rows of what a cluster consists of and keeps: nodes, namespaces, configuration, events.
+
+use mizzen_object::Value;
+
+use super::text::{NONE, UNKNOWN, age, condition, given_or, only_age, since, text_or};
+use super::{Cells, join_set, nothing, row};
+
+pub(super) fn cells(kind: &str) -> Cells {
+    match kind {
+        "ComponentStatus" => component_status,
+        "ConfigMap" => config_map,
+        "Event" => event,
+        "Namespace" => namespace,
+        "Node" => node,
+        "ResourceQuota" => resource_quota,
+        "Secret" => secret,
+        "ServiceAccount" => only_age,
+        _ => nothing,
+    }
+}
+
+fn component_status(object: &Value, _: i64) -> Vec<Value> {
+    let healthy = condition(&object["conditions"], "Healthy");
+    let status = match healthy["status"].as_str() {
+        None => "Unknown",
+        Some("True") => "Healthy",
+        Some(_) => "Unhealthy",
+    };
+    row![status, healthy["message"].str(), healthy["error"].str()]
+}
+
+fn n_entries(map: &Value) -> i64 {
+    map.entries().count() as i64
+}
+
+fn config_map(object: &Value, now: i64) -> Vec<Value> {
+    row![n_entries(&object["data"]) + n_entries(&object["binaryData"]), age(object, now)]
+}
+
+fn secret(object: &Value, now: i64) -> Vec<Value> {
+    row![object["type"].str(), n_entries(&object["data"]), age(object, now)]
+}
+
+fn namespace(object: &Value, now: i64) -> Vec<Value> {
+    row![object["status"]["phase"].str(), age(object, now)]
+}
+
+pub(super) fn lease(object: &Value, now: i64) -> Vec<Value> {
+    row![object["spec"]["holderIdentity"].str(), age(object, now)]
+}
+
+fn node(object: &Value, now: i64) -> Vec<Value> {
+    let info = &object["status"]["nodeInfo"];
+    row![
+        node_status(object),
+        node_roles(object),
+        age(object, now),
+        info["kubeletVersion"].str(),
+        node_address(object, "InternalIP"),
+        node_address(object, "ExternalIP"),
+        text_or(&info["osImage"], UNKNOWN),
+        node_kernel(info),
+        text_or(&info["containerRuntimeVersion"], UNKNOWN),
+    ]
+}
+
+fn node_status(node: &Value) -> String {
+    // Of several conditions of one type the last counts.
+    let ready = node["status"]["conditions"].list().iter().rfind(|it| it["type"].str() == "Ready");
+    let status = match ready.map(|ready| ready["status"].str()) {
+        None => "Unknown",
+        Some("True") => "Ready",
+        Some(_) => "NotReady",
+    };
+    let cordoned = node["spec"]["unschedulable"].bool();
+    format!("{status}{}", if cordoned { ",SchedulingDisabled" } else { "" })
+}
+
+fn node_roles(node: &Value) -> String {
+    let roles = node["metadata"]["labels"].entries().filter_map(|(label, value)| {
+        let named = label.strip_prefix("node-role.kubernetes.io/");
+        named.or((label == "kubernetes.io/role").then_some(value.str()))
+    });
+    match join_set(roles.filter(|role| !role.is_empty()).map(Into::into)) {
+        roles if roles.is_empty() => NONE.into(),
+        roles => roles,
+    }
+}
+
+fn node_address<'a>(node: &'a Value, of_type: &str) -> &'a str {
+    let addresses = node["status"]["addresses"].list();
+    addresses.iter().find(|it| it["type"].str() == of_type).map_or(NONE, |it| it["address"].str())
+}
+
+fn node_kernel(info: &Value) -> String {
+    let kernel = text_or(&info["kernelVersion"], UNKNOWN);
+    match info["architecture"].str() {
+        "" => kernel.into(),
+        architecture => format!("{kernel} ({architecture})"),
+    }
+}
+
+pub(super) fn event(object: &Value, now: i64) -> Vec<Value> {
+    let target = &object["involvedObject"];
+    let (first, last, count) = event_times(object, now);
+    row![
+        last,
+        object["type"].str(),
+        object["reason"].str(),
+        event_target(target),
+        target["fieldPath"].str(),
+        event_source(object),
+        object["message"].str().trim(),
+        first,
+        count,
+    ]
+}
+
+/// When an event was first and last seen, and how often: old writers and new ones say it in different fields.
+fn event_times(event: &Value, now: i64) -> (String, String, i64) {
+    let or = |time: &Value, other: String| if time.is_null() { other } else { since(time, now) };
+    let first = or(&event["firstTimestamp"], since(&event["eventTime"], now));
+    let (series, count) = (&event["series"], event["count"].int());
+    if !series.is_null() {
+        return (first, since(&series["lastObservedTime"], now), series["count"].int());
+    }
+    let last = or(&event["lastTimestamp"], first.clone());
+    (first, last, if count == 0 { 1 } else { count })
+}
+
+fn event_target(target: &Value) -> String {
+    let kind = target["kind"].str().to_lowercase();
+    match target["name"].str() {
+        "" => kind,
+        name => format!("{kind}/{name}"),
+    }
+}
+
+fn event_source(event: &Value) -> String {
+    let component = text_or(&event["source"]["component"], event["reportingComponent"].str());
+    match text_or(&event["source"]["host"], event["reportingInstance"].str()) {
+        "" => component.into(),
+        host => format!("{component}, {host}"),
+    }
+}
+
+fn resource_quota(object: &Value, now: i64) -> Vec<Value> {
+    let status = &object["status"];
+    let mut names: Vec<_> = status["hard"].entries().map(|(name, _)| name).collect();
+    names.sort_unstable();
+    let (limits, requests): (Vec<_>, Vec<_>) =
+        names.into_iter().partition(|name| name.starts_with("limits."));
+    let show =
+        |names: Vec<&str>| names.into_iter().map(|name| usage(status, name)).collect::<Vec<_>>().join(", ");
+    row![show(requests), show(limits), age(object, now)]
+}
+
+fn usage(status: &Value, resource: &str) -> String {
+    let amount = |member: &str| given_or(&status[member][resource], "0");
+    format!("{resource}: {}/{}", amount("used"), amount("hard"))
+}

@@ -1,0 +1,122 @@
+//! What does a table show of an object? The cells that a kind's columns leave to be computed.
+//!
+//! A kind's data lists its columns in order; those with a path are read from the object, the others take the
+//! values that [`cells`] gives, one after the other. Kinds are grouped in files as an operator would look for them.
+//!
+//! Kubernetes: words, number types and the few rows with more cells than columns are those of
+//! pkg/printers/internalversion/printers.go.
+
+mod access;
+mod cluster;
+mod network;
+mod pod;
+mod policy;
+mod storage;
+mod text;
+mod workload;
+
+use mizzen_object::{Column, GroupVersionKind, Str, Value, value};
+
+/// Computes the cells of a row: the object, and the time in Unix seconds.
+type Cells = fn(&Value, i64) -> Vec<Value>;
+
+/// Cells from anything that is a value: `row![3, "three"]`.
+macro_rules! row {
+    ($($cell:expr),* $(,)?) => { vec![$(::mizzen_object::Value::from($cell)),*] };
+}
+use row;
+
+/// The function that computes the cells of a built-in kind.
+pub(crate) fn cells(gvk: &GroupVersionKind) -> Cells {
+    let kind = gvk.kind.as_str();
+    match (gvk.group.as_str(), gvk.version.as_str()) {
+        ("", _) => core_cells(kind),
+        ("apps", _) => workload::apps(kind),
+        ("batch", _) => workload::batch(kind),
+        ("autoscaling", "v1") => |object, now| {
+            workload::autoscaler(&stored("autoscaling", "v1", "HorizontalPodAutoscaler", object), now)
+        },
+        ("autoscaling", _) => workload::autoscaler,
+        ("policy", _) => workload::disruption_budget,
+        ("events.k8s.io", _) => {
+            |object, now| cluster::event(&stored("events.k8s.io", "v1", "Event", object), now)
+        }
+        ("discovery.k8s.io", _) => network::endpoint_slice,
+        ("networking.k8s.io", _) => network::cells(kind),
+        ("storage.k8s.io", _) => storage::cells(kind),
+        ("resource.k8s.io", _) => storage::devices(kind),
+        ("rbac.authorization.k8s.io", _) => access::rbac(kind),
+        ("certificates.k8s.io", _) => access::signing_request,
+        ("admissionregistration.k8s.io", _) => policy::admission(kind),
+        ("flowcontrol.apiserver.k8s.io", _) => policy::flow(kind),
+        ("apiregistration.k8s.io", _) => access::api_service,
+        ("coordination.k8s.io", _) => cluster::lease,
+        ("node.k8s.io", _) => text::only_age,
+        ("scheduling.k8s.io", _) => policy::priority_class,
+        _ => nothing,
+    }
+}
+
+fn core_cells(kind: &str) -> Cells {
+    match kind {
+        "Pod" => pod::cells,
+        "PodTemplate" => workload::pod_template,
+        "ReplicationController" => workload::replication_controller,
+        "Service" | "Endpoints" => network::core(kind),
+        "PersistentVolume" | "PersistentVolumeClaim" => storage::core(kind),
+        _ => cluster::cells(kind),
+    }
+}
+
+fn nothing(_: &Value, _: i64) -> Vec<Value> {
+    Vec::new()
+}
+
+/// The object as it is kept: a version that is kept as another shows what that one would.
+fn stored(group: &str, version: &str, kind: &str, object: &Value) -> Value {
+    let gvk = GroupVersionKind { group: group.into(), version: version.into(), kind: kind.into() };
+    let mut object = object.clone();
+    (crate::behaviour::of(&gvk).to_stored)(&mut object);
+    object
+}
+
+/// The conditions of an object's row: whether it has run to its end.
+pub fn row_conditions(gvk: &GroupVersionKind, object: &Value) -> Vec<Value> {
+    let is_pod = gvk.group.is_empty() && gvk.kind == "Pod";
+    match object["status"]["phase"].str() {
+        "Succeeded" if is_pod => vec![completed("Succeeded", "The pod has completed successfully.")],
+        "Failed" if is_pod => vec![completed("Failed", "The pod failed.")],
+        _ => Vec::new(),
+    }
+}
+
+fn completed(reason: &str, message: &str) -> Value {
+    value!({"type": "Completed", "status": "True", "reason": reason, "message": message})
+}
+
+/// What rows of a list are ordered by first, before the list's own order; most kinds have nothing.
+pub fn row_rank(gvk: &GroupVersionKind) -> Option<fn(&Value) -> i64> {
+    let is_flow_schema = gvk.group == "flowcontrol.apiserver.k8s.io" && gvk.kind == "FlowSchema";
+    is_flow_schema.then_some(|object| object["spec"]["matchingPrecedence"].int())
+}
+
+/// The columns of the `scale` subresource, which no kind's data describes.
+pub fn scale_columns() -> Vec<Column> {
+    ["Name string at=.metadata.name", "Desired integer", "Available integer", "Age string"]
+        .into_iter()
+        .map(|text| Column::parse(text).expect("the lines above are columns"))
+        .collect()
+}
+
+/// The cells of the `scale` subresource.
+pub fn scale_cells(scale: &Value, now: i64) -> Vec<Value> {
+    row![scale["spec"]["replicas"].int(), scale["status"]["replicas"].int(), text::age(scale, now)]
+}
+
+/// Sorted, without repetition, and joined: how sets are shown.
+fn join_set(items: impl IntoIterator<Item = Str>) -> String {
+    items.into_iter().collect::<std::collections::BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! The rows of services, of what stands behind them and of what leads to them.
+
+use mizzen_object::Value;
+
+use super::text::{NONE, UNSET, age, cut_short, given_or, join, labels, selector};
+use super::{Cells, join_set, row};
+
+pub(super) fn core(kind: &str) -> Cells {
+    if kind == "Service" { service } else { endpoints }
+}
+
+pub(super) fn cells(kind: &str) -> Cells {
+    match kind {
+        "Ingress" => ingress,
+        "IngressClass" => ingress_class,
+        "IPAddress" => ip_address,
+        "ServiceCIDR" => service_cidr,
+        _ => network_policy,
+    }
+}
+
+fn service(object: &Value, now: i64) -> Vec<Value> {
+    let spec = &object["spec"];
+    row![
+        spec["type"].str(),
+        given_or(&spec["clusterIPs"][0], NONE),
+        external_address(object),
+        service_ports(&spec["ports"]),
+        age(object, now),
+        labels(&spec["selector"]),
+    ]
+}
+
+fn external_address(service: &Value) -> String {
+    let spec = &service["spec"];
+    let external = join(&spec["externalIPs"], ",");
+    match spec["type"].str() {
+        "ExternalName" => spec["externalName"].str().into(),
+        "LoadBalancer" => match balancer_addresses(service) {
+            balancer if balancer.is_empty() && external.is_empty() => "<pending>".into(),
+            balancer if balancer.is_empty() => external,
+            balancer if external.is_empty() => balancer,
+            balancer => format!("{balancer},{external}"),
+        },
+        "ClusterIP" | "NodePort" if external.is_empty() => NONE.into(),
+        "ClusterIP" | "NodePort" => external,
+        _ => "<unknown>".into(),
+    }
+}
+
+fn balancer_addresses(object: &Value) -> String {
+    let points = object["status"]["loadBalancer"]["ingress"].list().iter();
+    let addresses = points.map(|point| match point["ip"].str() {
+        "" => point["hostname"].str(),
+        ip => ip,
+    });
+    join_set(addresses.filter(|address| !address.is_empty()).map(Into::into))
+}
+
+fn service_ports(ports: &Value) -> String {
+    let ports: Vec<_> = ports.list().iter().map(service_port).collect();
+    if ports.is_empty() { NONE.into() } else { ports.join(",") }
+}
+
+fn service_port(port: &Value) -> String {
+    let (number, protocol) = (port["port"].int(), port["protocol"].str());
+    match port["nodePort"].int() {
+        0 => format!("{number}/{protocol}"),
+        node => format!("{number}:{node}/{protocol}"),
+    }
+}
+
+fn endpoints(object: &Value, now: i64) -> Vec<Value> {
+    let subsets = object["subsets"].list();
+    let addresses: Vec<_> = subsets.iter().flat_map(subset_addresses).collect();
+    let shown = if subsets.is_empty() { NONE.into() } else { cut_short(&addresses, 3, ",") };
+    row![shown, age(object, now)]
+}
+
+fn subset_addresses(subset: &Value) -> Vec<String> {
+    let ips = || subset["addresses"].list().iter().map(|address| address["ip"].str());
+    match subset["ports"].list() {
+        [] => ips().map(Into::into).collect(),
+        ports => ports.iter().flat_map(|port| ips().map(|ip| host_port(ip, port["port"].int()))).collect(),
+    }
+}
+
+fn host_port(ip: &str, port: i64) -> String {
+    if ip.contains(':') { format!("[{ip}]:{port}") } else { format!("{ip}:{port}") }
+}
+
+pub(super) fn endpoint_slice(object: &Value, now: i64) -> Vec<Value> {
+    let ports: Vec<_> = object["ports"].list().iter().map(slice_port).collect();
+    let addresses = object["endpoints"].list().iter().flat_map(|endpoint| endpoint["addresses"].list());
+    let addresses: Vec<_> = addresses.map(|address| address.str().to_string()).collect();
+    let show = |items: &[String]| Some(cut_short(items, 3, ",")).filter(|shown| !shown.is_empty());
+    row![show(&ports).unwrap_or(UNSET.into()), show(&addresses).unwrap_or(UNSET.into()), age(object, now),]
+}
+
+fn slice_port(port: &Value) -> String {
+    match port["port"].as_int() {
+        Some(number) => number.to_string(),
+        None => given_or(&port["name"], "*").into(),
+    }
+}
+
+fn ingress(object: &Value, now: i64) -> Vec<Value> {
+    let spec = &object["spec"];
+    let ports = if spec["tls"].list().is_empty() { "80" } else { "80, 443" };
+    row![
+        given_or(&spec["ingressClassName"], NONE),
+        ingress_hosts(spec["rules"].list()),
+        balancer_addresses(object),
+        ports,
+        age(object, now),
+    ]
+}
+
+/// Kubernetes: three hosts are shown, and any rule after the third host makes it "more", with a host or without.
+fn ingress_hosts(rules: &[Value]) -> String {
+    let with_host = || rules.iter().enumerate().filter(|(_, rule)| !rule["host"].str().is_empty());
+    let shown: Vec<_> = with_host().take(3).map(|(_, rule)| rule["host"].str()).collect();
+    let rest = with_host().nth(2).map_or(0, |(third, _)| rules.len() - 1 - third);
+    match rest {
+        _ if shown.is_empty() => "*".into(),
+        0 => shown.join(","),
+        _ => format!("{} + {} more...", shown.join(","), rules.len() - 3),
+    }
+}
+
+fn ingress_class(object: &Value, now: i64) -> Vec<Value> {
+    let (metadata, spec) = (&object["metadata"], &object["spec"]);
+    let is_default = metadata["annotations"]["ingressclass.kubernetes.io/is-default-class"].str() == "true";
+    let name = format!("{}{}", metadata["name"].str(), if is_default { " (default)" } else { "" });
+    row![name, spec["controller"].str(), class_parameters(&spec["parameters"]), age(object, now)]
+}
+
+fn class_parameters(parameters: &Value) -> String {
+    let (kind, name) = (parameters["kind"].str(), parameters["name"].str());
+    match parameters["apiGroup"].as_str() {
+        _ if parameters.is_null() => NONE.into(),
+        Some(group) => format!("{kind}.{group}/{name}"),
+        None => format!("{kind}/{name}"),
+    }
+}
+
+fn network_policy(object: &Value, now: i64) -> Vec<Value> {
+    row![selector(&object["spec"]["podSelector"]), age(object, now)]
+}
+
+fn service_cidr(object: &Value, now: i64) -> Vec<Value> {
+    row![join(&object["spec"]["cidrs"], ","), age(object, now)]
+}
+
+/// Kubernetes: the row has an age for which there is no column.
+fn ip_address(object: &Value, now: i64) -> Vec<Value> {
+    row![parent(&object["spec"]["parentRef"]), age(object, now)]
+}
+
+fn parent(parent: &Value) -> String {
+    let (resource, name) = (parent["resource"].str(), parent["name"].str());
+    let resource = match parent["group"].str() {
+        "" => resource.to_lowercase(),
+        group => format!("{resource}.{group}").to_lowercase(),
+    };
+    match parent["namespace"].str() {
+        _ if parent.is_null() => NONE.into(),
+        "" => format!("{resource}/{name}"),
+        namespace => format!("{resource}/{namespace}/{name}"),
+    }
+}

@@ -1,0 +1,94 @@
+//! The rows of what admits, ranks and queues requests and pods.
+
+use mizzen_object::Value;
+
+use super::text::{NONE, UNSET, age, condition};
+use super::{Cells, row};
+
+pub(super) fn admission(kind: &str) -> Cells {
+    match kind {
+        "MutatingAdmissionPolicy" => |object, now| policy(object, "mutations", now),
+        "ValidatingAdmissionPolicy" => |object, now| policy(object, "validations", now),
+        "MutatingAdmissionPolicyBinding" | "ValidatingAdmissionPolicyBinding" => binding,
+        _ => webhooks,
+    }
+}
+
+fn webhooks(object: &Value, now: i64) -> Vec<Value> {
+    row![object["webhooks"].list().len() as i64, age(object, now)]
+}
+
+fn policy(object: &Value, rules: &str, now: i64) -> Vec<Value> {
+    let spec = &object["spec"];
+    let params = &spec["paramKind"];
+    let kind = format!("{}/{}", params["apiVersion"].str(), params["kind"].str());
+    let n_rules = spec[rules].list().len() as i64;
+    row![n_rules, if params.is_null() { UNSET.into() } else { kind }, age(object, now)]
+}
+
+fn binding(object: &Value, now: i64) -> Vec<Value> {
+    let spec = &object["spec"];
+    row![spec["policyName"].str(), param(&spec["paramRef"]), age(object, now)]
+}
+
+fn param(param: &Value) -> String {
+    match (param["namespace"].str(), param["name"].str()) {
+        (_, "") if param["selector"].is_null() => UNSET.into(),
+        (_, "") => go_selector(&param["selector"]),
+        ("", name) => format!("*/{name}"),
+        (namespace, name) => format!("{namespace}/{name}"),
+    }
+}
+
+/// Kubernetes: here, and nowhere else, a selector is shown as its Go value prints itself.
+fn go_selector(selector: &Value) -> String {
+    let mut labels: Vec<_> = selector["matchLabels"].entries().collect();
+    labels.sort_by_key(|(key, _)| *key);
+    let labels: String = labels.into_iter().map(|(key, value)| format!("{key}: {},", value.str())).collect();
+    let expressions: String = selector["matchExpressions"].list().iter().map(go_requirement).collect();
+    format!(
+        "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}",
+    )
+}
+
+fn go_requirement(requirement: &Value) -> String {
+    let values: Vec<_> = requirement["values"].list().iter().map(Value::str).collect();
+    format!(
+        "LabelSelectorRequirement{{Key:{},Operator:{},Values:[{}],}},",
+        requirement["key"].str(),
+        requirement["operator"].str(),
+        values.join(" "),
+    )
+}
+
+pub(super) fn flow(kind: &str) -> Cells {
+    if kind == "FlowSchema" { flow_schema } else { priority_level }
+}
+
+fn flow_schema(object: &Value, now: i64) -> Vec<Value> {
+    let method = &object["spec"]["distinguisherMethod"];
+    let dangling = condition(&object["status"]["conditions"], "Dangling");
+    row![
+        if method.is_null() { NONE } else { method["type"].str() },
+        age(object, now),
+        if dangling.is_null() { "?" } else { dangling["status"].str() },
+    ]
+}
+
+fn priority_level(object: &Value, now: i64) -> Vec<Value> {
+    let limited = &object["spec"]["limited"];
+    let queuing = &limited["limitResponse"]["queuing"];
+    let number =
+        |of: &Value, member: &str| if of.is_null() { NONE.into() } else { Value::from(of[member].int()) };
+    row![
+        number(limited, "nominalConcurrencyShares"),
+        number(queuing, "queues"),
+        number(queuing, "handSize"),
+        number(queuing, "queueLengthLimit"),
+        age(object, now),
+    ]
+}
+
+pub(super) fn priority_class(object: &Value, now: i64) -> Vec<Value> {
+    row![object["globalDefault"].bool(), age(object, now), object["preemptionPolicy"].str()]
+}

@@ -1,0 +1,119 @@
+//! The words that many kinds' cells share: ages, labels, selectors, lists that are cut short.
+
+use mizzen_object::{Value, time};
+
+use super::row;
+
+/// Stands for something that is not there.
+pub(super) const NONE: &str = "<none>";
+/// Stands for something that nobody has set.
+pub(super) const UNSET: &str = "<unset>";
+/// Stands for something that nobody knows.
+pub(super) const UNKNOWN: &str = "<unknown>";
+
+/// How long ago the object was made.
+pub(super) fn age(object: &Value, now: i64) -> String {
+    since(&object["metadata"]["creationTimestamp"], now)
+}
+
+/// The cells of a kind that shows nothing else.
+pub(super) fn only_age(object: &Value, now: i64) -> Vec<Value> {
+    row![age(object, now)]
+}
+
+/// How long ago a time was.
+pub(super) fn since(time: &Value, now: i64) -> String {
+    match time::to_unix(time.str()) {
+        Some(then) => time::age(now - then),
+        None => UNKNOWN.into(),
+    }
+}
+
+/// The text, or `absent` where there is none.
+pub(super) fn text_or<'a>(text: &'a Value, absent: &'a str) -> &'a str {
+    match text.str() {
+        "" => absent,
+        text => text,
+    }
+}
+
+/// The text of an optional field, or `absent` if it was not given; an empty text was given.
+pub(super) fn given_or<'a>(text: &'a Value, absent: &'a str) -> &'a str {
+    text.as_str().unwrap_or(absent)
+}
+
+/// A whole number or text, as either is written.
+pub(super) fn int_or_text(value: &Value) -> String {
+    match value {
+        Value::Int(int) => int.to_string(),
+        other => other.str().into(),
+    }
+}
+
+/// Whether a condition of the type is there and true.
+pub(super) fn is_true(conditions: &Value, of_type: &str) -> bool {
+    condition(conditions, of_type)["status"].str() == "True"
+}
+
+/// The first condition of the type, or nothing.
+pub(super) fn condition<'a>(conditions: &'a Value, of_type: &str) -> &'a Value {
+    let found = conditions.list().iter().find(|condition| condition["type"].str() == of_type);
+    found.unwrap_or(&Value::Null)
+}
+
+/// The items' texts, joined.
+pub(super) fn join(items: &Value, separator: &str) -> String {
+    items.list().iter().map(Value::str).collect::<Vec<_>>().join(separator)
+}
+
+/// One member of every item, joined: `join_member(containers, "image")`.
+pub(super) fn join_member(items: &Value, member: &str) -> String {
+    items.list().iter().map(|item| item[member].str()).collect::<Vec<_>>().join(",")
+}
+
+/// The first `limit` items, and how many more there are.
+pub(super) fn cut_short(items: &[String], limit: usize, separator: &str) -> String {
+    let shown = items[..items.len().min(limit)].join(separator);
+    match items.len().saturating_sub(limit) {
+        0 => shown,
+        more => format!("{shown} + {more} more..."),
+    }
+}
+
+/// Labels as `a=b,c=d`.
+pub(super) fn labels(labels: &Value) -> String {
+    let mut pairs: Vec<_> = labels.entries().map(|(key, value)| format!("{key}={}", value.str())).collect();
+    pairs.sort_unstable();
+    or_none(pairs.join(","))
+}
+
+/// A label selector as text, or a word that says that it selects by nothing.
+pub(super) fn selector(selector: &Value) -> String {
+    or_none(bare_selector(selector))
+}
+
+fn or_none(text: String) -> String {
+    if text.is_empty() { NONE.into() } else { text }
+}
+
+/// A label selector as text, empty if it selects everything or nothing.
+pub(super) fn bare_selector(selector: &Value) -> String {
+    let labels =
+        selector["matchLabels"].entries().map(|(key, value)| (key, format!("{key}={}", value.str())));
+    let expressions = selector["matchExpressions"].list().iter().map(|it| (it["key"].str(), requirement(it)));
+    let mut parts: Vec<_> = labels.chain(expressions).collect();
+    parts.sort_by_key(|(key, _)| *key);
+    parts.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(",")
+}
+
+fn requirement(expression: &Value) -> String {
+    let key = expression["key"].str();
+    let mut values: Vec<_> = expression["values"].list().iter().map(Value::str).collect();
+    values.sort_unstable();
+    match expression["operator"].str() {
+        "In" => format!("{key} in ({})", values.join(",")),
+        "NotIn" => format!("{key} notin ({})", values.join(",")),
+        "DoesNotExist" => format!("!{key}"),
+        _ => key.into(),
+    }
+}
