@@ -1,0 +1,290 @@
+//! Taking an object away: at once, after a grace period, or when nothing holds it any more.
+
+use mizzen_object::{GroupResource, GroupVersionKind, Path, Status, Str, Value, Violations, time};
+use mizzen_store::{Expect, Write, WriteError};
+
+use crate::encode::same;
+use crate::status::refused;
+use crate::{Gate, Key, ListOptions, Object, Registry, Resource, encode};
+
+/// Keeps dependents when their owner goes.
+const ORPHAN: &str = "orphan";
+/// Lets an owner go only after its dependents.
+const FOREGROUND: &str = "foregroundDeletion";
+
+/// What happens to the objects that an object owns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Propagation {
+    /// They stay.
+    Orphan,
+    /// They go after their owner.
+    Background,
+    /// They go before their owner.
+    Foreground,
+}
+
+/// How an object is deleted.
+#[derive(Debug, Clone, Default)]
+pub struct DeleteOptions {
+    /// Seconds the object is given.
+    pub grace: Option<i64>,
+    /// What happens to its dependents.
+    pub propagation: Option<Propagation>,
+    /// The old way to say it.
+    pub orphan_dependents: Option<bool>,
+    /// The uid that the object must have.
+    pub uid: Option<String>,
+    /// The version that the object must have.
+    pub version: Option<String>,
+    /// Do everything but store it.
+    pub dry_run: bool,
+}
+
+/// A deleted object.
+pub struct Deleted {
+    /// The object as it was last.
+    pub object: Object,
+    /// Whether it is gone; otherwise something holds it.
+    pub gone: bool,
+}
+
+/// What to do with the object now.
+enum Step {
+    /// Nothing: it is on its way already.
+    Wait,
+    /// Store it as being deleted.
+    Mark,
+    /// Store it as being deleted, then remove it.
+    MarkAndRemove,
+    Remove,
+}
+
+impl Registry {
+    /// Deletes the object at `key`.
+    pub async fn delete(
+        &self,
+        resource: &Resource,
+        key: &Key,
+        options: &DeleteOptions,
+        gate: &dyn Gate,
+    ) -> Result<Deleted, Status> {
+        loop {
+            let current = resource.find(key).ok_or_else(|| resource.not_found(&key.name))?;
+            let record = current.record().expect("what was found is stored").clone();
+            let old = Object::unstored(record.value.clone()).value();
+            options.check_preconditions(resource, &old)?;
+            gate.check(None, Some(&old)).await?;
+
+            let mut object = old.clone();
+            let step = self.plan(resource, &mut object, options);
+            if let Step::Wait = step {
+                return Ok(Deleted { object: current, gone: false });
+            }
+            if options.dry_run {
+                return Ok(pretend(resource, object, step));
+            }
+            let draft = encode::draft(resource.stored(), &mut object, self.now());
+            let gone = !matches!(step, Step::Mark);
+            if !gone && same(&draft, &record) {
+                return Ok(Deleted { object: current, gone });
+            }
+            let expect = Expect::At(record.revision);
+            let write = match gone {
+                true => Write::delete(resource.space(), key.stored(), expect, draft),
+                false => Write::put(resource.space(), key.stored(), expect, draft),
+            };
+            match self.store.commit_one(write).await {
+                Ok(record) => {
+                    let object = Object::stored(resource, record);
+                    return Ok(Deleted { object, gone });
+                }
+                Err(WriteError::Conflict { .. } | WriteError::Missing { .. }) => continue,
+                Err(error) => return Err(refused(resource.kind(), &key.name, error)),
+            }
+        }
+    }
+
+    /// Deletes every object that a list would show; returns that list.
+    pub async fn delete_collection(
+        &self,
+        resource: &Resource,
+        list: &ListOptions,
+        options: &DeleteOptions,
+        gate: &dyn Gate,
+    ) -> Result<crate::List, Status> {
+        let found = self.list(resource, list)?;
+        for object in &found.items {
+            let record = object.record().expect("what was listed is stored");
+            match self.delete(resource, &Key::of(&record.key), options, gate).await {
+                Err(status) if status.reason == "NotFound" => {}
+                outcome => drop(outcome?),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Changes `object` to how it looks in its next state, and says which that is.
+    fn plan(&self, resource: &Resource, object: &mut Value, options: &DeleteOptions) -> Step {
+        let hooks = &resource.stored().hooks;
+        let deleting = !object["metadata"]["deletionTimestamp"].is_null();
+        if !deleting && hooks.mark_deleted(object) {
+            self.set_finalizers(resource, object, options);
+            object.entry("metadata").set("deletionTimestamp", self.timestamp());
+            return Step::Mark;
+        }
+        if deleting && hooks.is_held(object) {
+            return Step::Wait;
+        }
+        let graceful = match self.begin_grace(resource, object, options) {
+            Grace::Pending => return Step::Wait,
+            Grace::Begun(seconds) => Some(seconds),
+            Grace::None => None,
+        };
+        self.set_finalizers(resource, object, options);
+        let held = !object["metadata"]["finalizers"].is_empty();
+        match graceful {
+            Some(seconds) if held || seconds > 0 => Step::Mark,
+            Some(_) => Step::MarkAndRemove,
+            None if held => {
+                self.mark(object);
+                Step::Mark
+            }
+            None => Step::Remove,
+        }
+    }
+
+    fn begin_grace(&self, resource: &Resource, object: &mut Value, options: &DeleteOptions) -> Grace {
+        let asked = options.grace.map(|seconds| if seconds < 0 { 1 } else { seconds });
+        let Some(seconds) = resource.stored().hooks.grace(object, asked) else { return Grace::None };
+        let metadata = object.entry("metadata");
+        if !metadata["deletionTimestamp"].is_null() {
+            return shorten_grace(metadata, asked);
+        }
+        metadata.set("deletionTimestamp", time::from_unix(self.now() + seconds));
+        metadata.set("deletionGracePeriodSeconds", seconds);
+        bump_generation(metadata);
+        Grace::Begun(seconds)
+    }
+
+    fn mark(&self, object: &mut Value) {
+        let metadata = object.entry("metadata");
+        if metadata["deletionTimestamp"].is_null() {
+            metadata.set("deletionTimestamp", self.timestamp());
+            bump_generation(metadata);
+        }
+        metadata.set("deletionGracePeriodSeconds", 0);
+    }
+
+    /// Adds and removes the finalizers that say what happens to dependents.
+    fn set_finalizers(&self, resource: &Resource, object: &mut Value, options: &DeleteOptions) {
+        let metadata = object.entry("metadata");
+        let policy = propagation(resource, metadata, options);
+        let mut finalizers: Vec<Value> = metadata["finalizers"].list().to_vec();
+        finalizers.retain(|finalizer| !matches!(finalizer.str(), ORPHAN | FOREGROUND));
+        match policy {
+            Propagation::Orphan => finalizers.push(ORPHAN.into()),
+            Propagation::Foreground => finalizers.push(FOREGROUND.into()),
+            Propagation::Background => {}
+        }
+        if finalizers.is_empty() {
+            metadata.remove("finalizers");
+        } else {
+            metadata.set("finalizers", finalizers);
+        }
+    }
+}
+
+/// How far a graceful deletion is.
+enum Grace {
+    /// The kind knows none, or its time is over.
+    None,
+    /// It runs already and is not shortened.
+    Pending,
+    /// It begins, or goes on for this long.
+    Begun(i64),
+}
+
+/// A grace period that runs already can only become shorter.
+fn shorten_grace(metadata: &mut Value, asked: Option<i64>) -> Grace {
+    let running = metadata["deletionGracePeriodSeconds"].int();
+    if running == 0 {
+        return Grace::None;
+    }
+    match asked {
+        Some(asked) if asked < running => {
+            let end = time::to_unix(metadata["deletionTimestamp"].str()).unwrap_or_default();
+            metadata.set("deletionTimestamp", time::from_unix(end - running + asked));
+            metadata.set("deletionGracePeriodSeconds", asked);
+            Grace::Begun(asked)
+        }
+        _ => Grace::Pending,
+    }
+}
+
+fn bump_generation(metadata: &mut Value) {
+    let generation = metadata["generation"].int();
+    if generation > 0 {
+        metadata.set("generation", generation + 1);
+    }
+}
+
+/// What the caller says counts, then what the object says, then what is usual for the kind.
+fn propagation(resource: &Resource, metadata: &Value, options: &DeleteOptions) -> Propagation {
+    if let Some(orphan) = options.orphan_dependents {
+        return if orphan { Propagation::Orphan } else { Propagation::Background };
+    }
+    if let Some(policy) = options.propagation {
+        return policy;
+    }
+    let has = |name: &str| metadata["finalizers"].list().iter().any(|finalizer| finalizer.str() == name);
+    if has(ORPHAN) {
+        Propagation::Orphan
+    } else if has(FOREGROUND) {
+        Propagation::Foreground
+    } else if resource.kind().rules.orphan_by_default {
+        Propagation::Orphan
+    } else {
+        Propagation::Background
+    }
+}
+
+fn pretend(resource: &Resource, mut object: Value, step: Step) -> Deleted {
+    resource.from_stored(&mut object);
+    let json = encode::plain(resource.kind(), &mut object).into();
+    Deleted { object: Object::unstored(json), gone: !matches!(step, Step::Mark) }
+}
+
+impl DeleteOptions {
+    /// Refuses to delete an object that is not the one that was meant.
+    pub fn check_preconditions(&self, resource: &Resource, object: &Value) -> Result<(), Status> {
+        let metadata = &object["metadata"];
+        let checks = [
+            ("UID", "uid", &self.uid, "deleted and then recreated"),
+            ("ResourceVersion", "resourceVersion", &self.version, "modified"),
+        ];
+        for (title, field, wanted, happened) in checks {
+            let stored = metadata[field].str();
+            if let Some(wanted) = wanted.as_deref().filter(|wanted| *wanted != stored) {
+                let why = format!(
+                    "the {title} in the precondition ({wanted}) does not match the {title} in record ({stored}). The \
+                     object might have been {happened}"
+                );
+                // Kubernetes: this refusal names the kind where others name the resource (rest/delete.go).
+                let GroupVersionKind { group, kind, .. } = resource.kind().gvk.clone();
+                let kind = GroupResource { group, resource: kind };
+                return Err(Status::conflict(&kind, metadata["name"].str(), &why));
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything that is wrong with the options by themselves.
+    pub fn violations(&self, propagation_text: Option<&str>) -> Violations {
+        let mut violations = Violations::default();
+        if self.propagation.is_some() && self.orphan_dependents.is_some() {
+            let detail = "orphanDependents and deletionPropagation cannot be both set";
+            violations.invalid(Path::new("propagationPolicy"), propagation_text.map(Str::from), detail);
+        }
+        violations
+    }
+}

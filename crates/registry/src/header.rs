@@ -1,0 +1,154 @@
+//! What selecting an object needs, found once and kept with its record.
+//!
+//! Invariant: a selector is answered from here; no object is parsed twice to be selected.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use mizzen_object::select::{FieldSelector, LabelSelector, Operator};
+use mizzen_object::{Kind, Str, Value, json};
+use mizzen_store::Record;
+
+use crate::{Key, Resource};
+
+/// The selectable part of an object.
+pub(crate) struct Header {
+    labels: Box<[(Str, Str)]>,
+    /// The values of the kind's selectable fields, in the kind's order.
+    fields: Box<[Str]>,
+    pub(crate) forms: Forms,
+}
+
+/// Forms of an object other than its text, each made when it is first asked for.
+#[derive(Default)]
+pub struct Forms {
+    /// Its protobuf message, without envelope.
+    pub proto: OnceLock<Bytes>,
+    /// Its row in a table: what stands before its age, when it was made, and what stands after. None if
+    /// something else in the row depends on the time.
+    pub row: OnceLock<Option<(Bytes, i64, Bytes)>>,
+    /// The watch event that announces it, by type.
+    pub frame: OnceLock<(&'static str, Bytes)>,
+}
+
+impl Header {
+    pub(crate) fn new(kind: &Kind, value: &Value) -> Header {
+        let labels = value["metadata"]["labels"].entries();
+        let labels = labels.map(|(key, value)| (key.into(), value.str().into())).collect();
+        let fields = kind.selectable.iter().map(|field| selectable(kind, value, field)).collect();
+        Header { labels, fields, forms: Forms::default() }
+    }
+
+    fn label(&self, key: &str) -> Option<&str> {
+        let found = self.labels.iter().find(|label| label.0 == key)?;
+        Some(&found.1)
+    }
+}
+
+/// The header of a record, read from its text the first time if the writer did not leave it.
+pub(crate) fn header<'a>(resource: &Resource, record: &'a Record) -> &'a Header {
+    record.attach(|record| {
+        let value = json::parse(&record.value).unwrap_or_default();
+        Header::new(resource.stored(), &value)
+    })
+}
+
+/// The value of a selectable field.
+fn selectable(kind: &Kind, value: &Value, field: &str) -> Str {
+    if let Some(computed) = kind.hooks.selectable(value, field) {
+        return computed;
+    }
+    shown(value.at(field))
+}
+
+/// The terms under which the store finds an object without looking at others.
+pub(crate) fn terms(kind: &Kind, value: &Value) -> Vec<Arc<str>> {
+    let labels = value["metadata"]["labels"].entries();
+    let labels = labels.map(|(key, value)| label_term(key, value.str()));
+    let fields = kind.indexed.iter().flat_map(|field| {
+        let mut found = Vec::new();
+        collect(value, field, &mut found);
+        found.into_iter().map(|value| field_term(field, &value))
+    });
+    labels.chain(fields).collect()
+}
+
+/// Every value that a dotted path leads to, through lists too. A path that leads nowhere has the value "".
+fn collect(value: &Value, path: &str, found: &mut Vec<Str>) {
+    let (name, rest) = path.split_once('.').map_or((path, None), |(name, rest)| (name, Some(rest)));
+    let inner = &value[name];
+    let items = if let Value::List(items) = inner { items.as_slice() } else { std::slice::from_ref(inner) };
+    for item in items {
+        match rest {
+            Some(rest) => collect(item, rest, found),
+            None => found.push(shown(item)),
+        }
+    }
+}
+
+fn shown(value: &Value) -> Str {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => Str::default(),
+        other => json::to_string(other).into(),
+    }
+}
+
+fn label_term(key: &str, value: &str) -> Arc<str> {
+    format!("{key}={value}").into()
+}
+
+/// A colon cannot begin a label, so fields and labels never meet.
+pub(crate) fn field_term(field: &str, value: &str) -> Arc<str> {
+    format!(":{field}={value}").into()
+}
+
+/// A term that every selected object has, if the selectors demand one.
+pub(crate) fn required_term(kind: &Kind, labels: &LabelSelector, fields: &FieldSelector) -> Option<Arc<str>> {
+    let indexed = kind.indexed.iter().find_map(|field| Some(field_term(field, fields.exact(field)?)));
+    indexed.or_else(|| {
+        labels.requirements.iter().find_map(|requirement| match &requirement.operator {
+            Operator::In(values) if values.len() == 1 => Some(label_term(&requirement.key, &values[0])),
+            _ => None,
+        })
+    })
+}
+
+/// Whether the selectors select a record.
+pub(crate) fn matches(
+    resource: &Resource,
+    record: &Record,
+    labels: &LabelSelector,
+    fields: &FieldSelector,
+) -> bool {
+    if labels.is_empty() && fields.is_empty() {
+        return true;
+    }
+    let header = header(resource, record);
+    labels.matches(|key| header.label(key)) && matches_fields(resource, record, header, fields)
+}
+
+fn matches_fields(resource: &Resource, record: &Record, header: &Header, fields: &FieldSelector) -> bool {
+    if fields.is_empty() {
+        return true;
+    }
+    let key = Key::of(&record.key);
+    let kind = resource.stored();
+    let value = |field: &str| -> Str {
+        match field {
+            "metadata.name" => key.name.clone(),
+            "metadata.namespace" => key.namespace.clone(),
+            _ => match kind.selectable.iter().position(|name| name == field) {
+                Some(at) => header.fields[at].clone(),
+                None => converted_field(resource, record, field),
+            },
+        }
+    };
+    fields.terms.iter().all(|(field, equal, wanted)| (value(field) == *wanted) == *equal)
+}
+
+/// A field that only the asked-for version has.
+fn converted_field(resource: &Resource, record: &Record, field: &str) -> Str {
+    let value = json::parse(&resource.present(&record.value)).unwrap_or_default();
+    selectable(resource.kind(), &value, field)
+}

@@ -1,0 +1,82 @@
+//! How does any kind live? The one engine, the only place where meaning meets bytes.
+//!
+//! A [`Resource`] is a kind joined with the place where its objects are kept. Each verb is a file; a write
+//! is prepared, validated, let through a [`Gate`], stamped and committed, and tried again when somebody
+//! else was faster.
+//!
+//! Invariant: no kind is spelled here. What kinds do differently is data or a hook.
+
+mod create;
+mod delete;
+mod encode;
+mod gate;
+mod get;
+mod header;
+mod key;
+mod list;
+mod object;
+mod prepare;
+mod resource;
+mod status;
+mod token;
+mod update;
+mod version;
+mod watch;
+
+pub use create::CreateOptions;
+pub use delete::{DeleteOptions, Deleted, Propagation};
+pub use gate::{Change, Future, Gate, NoGate};
+pub use key::Key;
+pub use list::{List, ListOptions, Selection};
+pub use object::Object;
+pub use resource::Resource;
+pub use update::{UpdateOptions, Updated};
+pub use version::{Match, VersionError, parse_version};
+pub use watch::{Change as WatchChange, Event, Watch, WatchOptions};
+
+use std::sync::Arc;
+
+use mizzen_object::seam::{Clock, Random};
+use mizzen_object::time;
+pub use mizzen_store::{Revision, Store};
+
+/// The engine. Cheap to clone.
+#[derive(Clone)]
+pub struct Registry {
+    store: Store,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+}
+
+impl Registry {
+    /// An engine over `store`, with time and chance from outside.
+    pub fn new(store: Store, clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Registry {
+        Registry { store, clock, random }
+    }
+
+    /// The store below.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The time, in Unix seconds.
+    pub fn now(&self) -> i64 {
+        self.clock.now().0
+    }
+
+    /// Where unpredictable bytes come from.
+    pub fn random(&self) -> &dyn Random {
+        &*self.random
+    }
+
+    /// The time as objects show it.
+    pub fn timestamp(&self) -> String {
+        time::from_unix(self.now())
+    }
+
+    /// Removes what has lived as long as it may; returns how many objects that were.
+    pub async fn expire(&self) -> usize {
+        let now = u64::try_from(self.now()).unwrap_or_default();
+        self.store.expire(now).await.unwrap_or_default()
+    }
+}

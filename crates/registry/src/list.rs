@@ -1,0 +1,230 @@
+//! Reading many objects: all of them, those that a selector selects, or page by page.
+//!
+//! Every page of a list shows the world as it was when the first page was asked for: the snapshot is kept as
+//! long as the store can, and when it is gone the client is told to start again.
+
+use mizzen_object::select::{FieldSelector, LabelSelector};
+use mizzen_object::{Cause, Details, Status, Str};
+use mizzen_store::{Revision, Snapshot};
+
+use crate::header::{matches, required_term};
+use crate::token::Token;
+use crate::{Key, Match, Object, Registry, Resource, parse_version};
+
+/// Which objects a list or watch is about.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    /// The namespace, `""` for all.
+    pub namespace: Str,
+    /// What their labels must be.
+    pub labels: LabelSelector,
+    /// What their fields must be.
+    pub fields: FieldSelector,
+}
+
+impl Selection {
+    /// The one object that can be meant, if its name is given.
+    pub(crate) fn only(&self) -> Option<Key> {
+        let name = self.fields.exact("metadata.name")?;
+        let namespace = match self.namespace.as_str() {
+            "" => self.fields.exact("metadata.namespace").unwrap_or_default(),
+            namespace => namespace,
+        };
+        Some(Key::new(namespace, name))
+    }
+
+    fn is_everything(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
+}
+
+/// What a list is asked for.
+#[derive(Debug, Clone, Default)]
+pub struct ListOptions {
+    /// Which objects.
+    pub selection: Selection,
+    /// The version, as text; empty for the latest.
+    pub version: String,
+    /// How the version is meant.
+    pub matching: Match,
+    /// The most objects to return; 0 for all.
+    pub limit: usize,
+    /// Where to go on.
+    pub token: String,
+}
+
+/// Objects, and how to go on.
+pub struct List {
+    /// The objects, in the order of their keys.
+    pub items: Vec<Object>,
+    /// The version of the world that they show.
+    pub version: Revision,
+    /// The token for the next page; empty on the last.
+    pub token: String,
+    /// How many there are on the pages to come, where that is known.
+    pub remaining: Option<usize>,
+}
+
+impl Registry {
+    /// Lists objects.
+    pub fn list(&self, resource: &Resource, options: &ListOptions) -> Result<List, Status> {
+        let start = self.start(resource, options)?;
+        let prefix = Key::prefix(&options.selection.namespace);
+        let limit = if options.limit == 0 || start.unlimited { usize::MAX } else { options.limit };
+        let after = start.after.as_ref().map(|after| format!("{prefix}{after}"));
+        let (items, more) = select(resource, &start.snapshot, &options.selection, after.as_deref(), limit);
+        let mut list = List { items, version: start.version, token: String::new(), remaining: None };
+        if more {
+            self.set_continuation(resource, options, &start, &prefix, &mut list);
+        }
+        Ok(list)
+    }
+
+    fn start(&self, resource: &Resource, options: &ListOptions) -> Result<Start, Status> {
+        if !options.token.is_empty() {
+            return self.resume(resource, options);
+        }
+        let wanted = parse_version(&options.version)
+            .map_err(|error| Status::bad_request(format!("invalid resource version: {}", error.named())))?;
+        let latest = self.store.revision();
+        if wanted > latest.0 {
+            return Err(too_large(wanted, latest));
+        }
+        let exact = match options.matching {
+            Match::Exact => true,
+            // Kubernetes: a limit makes an unqualified version an exact one.
+            Match::Unset => options.limit > 0 && wanted > 0,
+            Match::NotOlderThan => false,
+        };
+        if exact {
+            let snapshot = snapshot_at(resource, Revision(wanted)).ok_or_else(|| {
+                Status::expired("The provided resource version has been compacted or is not available.")
+            })?;
+            return Ok(Start::new(snapshot, Revision(wanted)));
+        }
+        let snapshot = resource.space().snapshot();
+        let version = latest.max(snapshot.revision());
+        let unlimited = options.version == "0";
+        Ok(Start { unlimited, ..Start::new(snapshot, version) })
+    }
+
+    fn resume(&self, resource: &Resource, options: &ListOptions) -> Result<Start, Status> {
+        let token = Token::decode(&options.token)
+            .map_err(|problem| Status::bad_request(format!("invalid continue token: {problem}")))?;
+        if !options.version.is_empty() && options.version != "0" {
+            return Err(Status::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
+        }
+        let start = match u64::try_from(token.version) {
+            Ok(version) => {
+                let version = Revision(version);
+                if version > self.store.revision() {
+                    return Err(too_large(version.0, self.store.revision()));
+                }
+                let snapshot = snapshot_at(resource, version).ok_or_else(|| expired_token(&token))?;
+                Start::new(snapshot, version)
+            }
+            Err(_) => {
+                let snapshot = resource.space().snapshot();
+                let version = self.store.revision().max(snapshot.revision());
+                Start::new(snapshot, version)
+            }
+        };
+        Ok(Start { after: Some(token.after), left: token.left, ..start })
+    }
+
+    fn set_continuation(
+        &self,
+        resource: &Resource,
+        options: &ListOptions,
+        start: &Start,
+        prefix: &str,
+        list: &mut List,
+    ) {
+        resource.space().retain(&start.snapshot);
+        if options.selection.is_everything() {
+            let before = start.left.unwrap_or_else(|| start.snapshot.count(prefix));
+            list.remaining = Some(before.saturating_sub(list.items.len()));
+        }
+        let last = list.items.last().and_then(|object| object.record()).map(|record| record.key.as_ref());
+        let after = last.unwrap_or_default().strip_prefix(prefix).unwrap_or_default().into();
+        let version = i64::try_from(start.version.0).unwrap_or(i64::MAX);
+        list.token = Token { version, after, left: list.remaining }.encode();
+    }
+}
+
+/// Where a list begins.
+struct Start {
+    snapshot: Snapshot,
+    version: Revision,
+    after: Option<String>,
+    left: Option<usize>,
+    /// Kubernetes: version "0" is served from the cache, which ignores limits.
+    unlimited: bool,
+}
+
+impl Start {
+    fn new(snapshot: Snapshot, version: Revision) -> Start {
+        Start { snapshot, version, after: None, left: None, unlimited: false }
+    }
+}
+
+fn snapshot_at(resource: &Resource, version: Revision) -> Option<Snapshot> {
+    resource.space().snapshot_at(version).ok()
+}
+
+/// The objects after `after`, at most `limit`, and whether there are more.
+pub(crate) fn select(
+    resource: &Resource,
+    snapshot: &Snapshot,
+    selection: &Selection,
+    after: Option<&str>,
+    limit: usize,
+) -> (Vec<Object>, bool) {
+    let Selection { namespace, labels, fields } = selection;
+    let prefix = Key::prefix(namespace);
+    if let Some(key) = selection.only() {
+        let found = snapshot.get(&key.stored()).filter(|record| {
+            after.is_none_or(|after| record.key.as_ref() > after) && matches(resource, record, labels, fields)
+        });
+        return (found.map(|record| Object::stored(resource, record.clone())).into_iter().collect(), false);
+    }
+    let take = |records: &mut dyn Iterator<Item = &std::sync::Arc<mizzen_store::Record>>| {
+        let mut selected = records.filter(|record| matches(resource, record, labels, fields));
+        let items: Vec<Object> =
+            selected.by_ref().take(limit).map(|record| Object::stored(resource, record.clone())).collect();
+        let more = limit != usize::MAX && selected.next().is_some();
+        (items, more)
+    };
+    match required_term(resource.stored(), labels, fields) {
+        Some(term) => take(&mut snapshot.with_term(&term, &prefix, after)),
+        None => take(&mut snapshot.range(&prefix, after)),
+    }
+}
+
+/// 504: the world has not come that far.
+pub(crate) fn too_large(wanted: u64, latest: Revision) -> Status {
+    let message = format!("Too large resource version: {wanted}, current: {latest}");
+    let cause = Cause {
+        reason: "ResourceVersionTooLarge".into(),
+        message: "Too large resource version".into(),
+        field: String::new(),
+    };
+    Status {
+        details: Some(Box::new(Details { causes: vec![cause], ..Details::default() })),
+        retry_after: Some(1),
+        ..Status::failure(504, "Timeout", message)
+    }
+}
+
+/// 410 with a token that goes on in the present, for clients that can live with that.
+fn expired_token(token: &Token) -> Status {
+    let message = "The provided continue parameter is too old to display a consistent list result. You can start a \
+                   new list without the continue parameter, or use the continue token in this response to retrieve \
+                   the remainder of the results. Continuing with the provided token results in an inconsistent list - \
+                   objects that were created, modified, or deleted between the time the first chunk was returned and \
+                   now may show up in the list.";
+    let onward = Token { version: -1, after: token.after.clone(), left: None }.encode();
+    Status { token: Some(onward), ..Status::expired(message) }
+}

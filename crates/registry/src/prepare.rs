@@ -1,0 +1,125 @@
+//! What the server does to every object before it is validated: names, system metadata, generation, status.
+
+use mizzen_object::seam::{name_suffix, uuid};
+use mizzen_object::{Action, Kind, Value, schema};
+
+use crate::{Key, Registry};
+
+/// The longest name that a generated suffix is put behind.
+const MAX_GENERATED_BASE: usize = 63 - SUFFIX;
+/// How many random characters a generated name ends in.
+const SUFFIX: usize = 5;
+
+impl Registry {
+    /// Names a new object after its `generateName`, if it needs a name and has one.
+    pub(crate) fn generate_name(&self, metadata: &mut Value) -> bool {
+        let prefix = metadata["generateName"].str();
+        if prefix.is_empty() || !metadata["name"].is_empty() {
+            return false;
+        }
+        let mut end = prefix.len().min(MAX_GENERATED_BASE);
+        while !prefix.is_char_boundary(end) {
+            end -= 1;
+        }
+        let name = format!("{}{}", &prefix[..end], name_suffix(&*self.random, SUFFIX));
+        metadata.set("name", name);
+        true
+    }
+
+    /// Sets what only the server says about a new object.
+    pub(crate) fn fill_system_metadata(&self, key: &Key, metadata: &mut Value) {
+        let now = self.timestamp();
+        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"] {
+            metadata.remove(field);
+        }
+        metadata.set("creationTimestamp", now);
+        metadata.set("uid", uuid(&*self.random));
+        if !key.namespace.is_empty() {
+            metadata.set("namespace", &key.namespace);
+        }
+    }
+}
+
+/// Clears what a client may not say on create.
+pub(crate) fn reset_for_create(kind: &Kind, object: &mut Value) {
+    if kind.has_status() && !kind.rules.status_on_create {
+        object.remove("status");
+    }
+    if kind.rules.generation {
+        object.entry("metadata").set("generation", 1);
+    }
+    schema::canonical(&kind.root, object);
+}
+
+/// Takes over from the stored object what an update may not change.
+pub(crate) fn reset_for_update(kind: &Kind, action: Action, new: &mut Value, old: &Value) {
+    match action {
+        Action::Status => {
+            keep_all_but_status(new, old);
+            if kind.rules.status_keeps_metadata {
+                for field in ["labels", "annotations", "finalizers", "ownerReferences"] {
+                    keep(new.entry("metadata"), &old["metadata"], field);
+                }
+            }
+        }
+        _ if kind.has_status() => keep(new, old, "status"),
+        _ => {}
+    }
+    let (meta, old) = (new.entry("metadata"), &old["metadata"]);
+    keep(meta, old, "creationTimestamp");
+    keep(meta, old, "resourceVersion");
+    for field in ["uid", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        let stored_wins = field == "deletionTimestamp" && !old[field].is_null();
+        if stored_wins || meta[field].is_empty() {
+            keep(meta, old, field);
+        }
+    }
+    if kind.rules.generation || !old["generation"].is_null() {
+        keep(meta, old, "generation");
+    }
+    meta.remove("selfLink");
+    schema::canonical(&kind.root, new);
+}
+
+/// Counts a change of what the user wants.
+pub(crate) fn count_generation(kind: &Kind, new: &mut Value, old: &Value) {
+    let rules = &kind.rules;
+    if !rules.generation || rules.constant_generation {
+        return;
+    }
+    let differs = |field: &str| new["metadata"][field] != old["metadata"][field];
+    let counted = differs_in_intent(new, old)
+        || rules.counts_annotations && differs("annotations")
+        || rules.counts_labels && differs("labels");
+    if counted {
+        let generation = old["metadata"]["generation"].int() + 1;
+        new.entry("metadata").set("generation", generation);
+    }
+}
+
+fn differs_in_intent(new: &Value, old: &Value) -> bool {
+    let intent = |name: &str| !matches!(name, "metadata" | "status" | "kind" | "apiVersion");
+    let names = new.entries().chain(old.entries()).map(|entry| entry.0).filter(|name| intent(name));
+    names.into_iter().any(|name| new[name] != old[name])
+}
+
+fn keep(new: &mut Value, old: &Value, field: &str) {
+    match old.get(field) {
+        Some(value) => new.set(field, value.clone()),
+        None => {
+            new.remove(field);
+        }
+    }
+}
+
+fn keep_all_but_status(new: &mut Value, old: &Value) {
+    let mut object = old.clone();
+    object.set("metadata", new["metadata"].clone());
+    match new.get("status") {
+        Some(status) => object.set("status", status.clone()),
+        None => {
+            object.remove("status");
+        }
+    }
+    *new = object;
+}

@@ -1,0 +1,77 @@
+//! Continue tokens: where a list goes on, and in which version of the world.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use mizzen_object::{Value, json, value};
+
+/// Where a list goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Token {
+    /// The version of the first page; -1 for "whatever is there now".
+    pub version: i64,
+    /// The last key that was sent, below the list's prefix.
+    pub after: String,
+    /// How many are left after the page that this token belongs to.
+    pub left: Option<usize>,
+}
+
+impl Token {
+    pub(crate) fn encode(&self) -> String {
+        // The NUL makes `start` the first key that was not sent, which is what the field means.
+        let start = format!("{}\0", self.after);
+        let mut token = value!({ "v": "meta.k8s.io/v1", "rv": (self.version), "start": start });
+        if let Some(left) = self.left {
+            token.set("n", Value::Int(left as i64));
+        }
+        URL_SAFE_NO_PAD.encode(json::to_string(&token))
+    }
+
+    /// Reads a token; the error is worded for the client.
+    pub(crate) fn decode(text: &str) -> Result<Token, String> {
+        let refuse = |problem: String| format!("continue key is not valid: {problem}");
+        let plain = text.trim_end_matches('=');
+        let bytes = URL_SAFE_NO_PAD.decode(plain).map_err(|error| refuse(base64_problem(error)))?;
+        let token = json::parse(&bytes).map_err(|error| refuse(error.to_string()))?;
+        if token["v"].str() != "meta.k8s.io/v1" {
+            let version = token["v"].str();
+            return Err(refuse(format!("server does not recognize this encoded version {version:?}")));
+        }
+        let (version, start) = (token["rv"].int(), token["start"].str());
+        if version == 0 {
+            return Err(refuse("incorrect encoded start resourceVersion (version meta.k8s.io/v1)".into()));
+        }
+        if start.is_empty() {
+            return Err(refuse("encoded start key empty (version meta.k8s.io/v1)".into()));
+        }
+        // A key has one or two parts; whoever writes others is looking for a way out of the list.
+        if start.trim_end_matches('\0').split('/').any(|part| matches!(part, "" | "." | "..")) {
+            return Err(refuse(start.to_string()));
+        }
+        let left = token["n"].as_int().and_then(|left| usize::try_from(left).ok());
+        Ok(Token { version, after: start.trim_end_matches('\0').into(), left })
+    }
+}
+
+fn base64_problem(error: base64::DecodeError) -> String {
+    match error {
+        base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => {
+            format!("illegal base64 data at input byte {at}")
+        }
+        base64::DecodeError::InvalidLength(len) => {
+            format!("illegal base64 data at input byte {}", len / 4 * 4)
+        }
+        base64::DecodeError::InvalidPadding => "illegal base64 data at input byte 0".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_comes_back_as_it_was() {
+        let token = Token { version: 42, after: "ns/name".into(), left: Some(7) };
+        assert_eq!(Token::decode(&token.encode()), Ok(token));
+        assert!(Token::decode("%%").unwrap_err().starts_with("continue key is not valid"));
+    }
+}

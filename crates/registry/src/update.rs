@@ -1,0 +1,230 @@
+//! Changing an object, and trying again when somebody else was faster.
+
+use mizzen_object::own::keep_times;
+use mizzen_object::validate::meta;
+use mizzen_object::{Action, Context, NameRule, Path, Status, Value, Violations, Who};
+use mizzen_store::{Expect, Write, WriteError};
+
+use crate::encode::same;
+use crate::prepare::{count_generation, reset_for_update};
+use crate::status::{MODIFIED, refused};
+use crate::{Change, CreateOptions, Gate, Key, Object, Registry, Resource, encode, parse_version};
+
+/// How an object is changed.
+#[derive(Debug, Clone)]
+pub struct UpdateOptions {
+    /// Which part: the main resource or `/status`.
+    pub action: Action,
+    /// Who asks.
+    pub user: Who,
+    /// Do everything but store it.
+    pub dry_run: bool,
+    /// Make the object if it is not there.
+    pub create: bool,
+    /// Refuse at once if the object is not the one with the uid that the new one names.
+    pub uid_precondition: bool,
+    /// Skip the kind's own preparing and validation: the caller has rules of its own, as some subresources
+    /// do.
+    pub unchecked: bool,
+}
+
+impl Default for UpdateOptions {
+    fn default() -> UpdateOptions {
+        UpdateOptions {
+            action: Action::Update,
+            user: Who::default(),
+            dry_run: false,
+            create: false,
+            uid_precondition: false,
+            unchecked: false,
+        }
+    }
+}
+
+/// A changed object.
+pub struct Updated {
+    /// The object as it is now.
+    pub object: Object,
+    /// Whether it was made by this.
+    pub created: bool,
+}
+
+/// What came of one attempt.
+enum Attempt {
+    Done(Object),
+    /// Somebody else was faster.
+    Raced,
+}
+
+impl Registry {
+    /// Changes the object at `key` by `change`.
+    pub async fn update(
+        &self,
+        resource: &Resource,
+        key: &Key,
+        change: &mut dyn Change,
+        options: &UpdateOptions,
+        gate: &dyn Gate,
+        warnings: &mut Vec<String>,
+    ) -> Result<Updated, Status> {
+        loop {
+            let Some(current) = resource.find(key) else {
+                return self.create_instead(resource, key, change, options, gate, warnings).await;
+            };
+            let mut fresh = Vec::new();
+            match self.try_update(resource, key, &current, change, options, gate, &mut fresh).await? {
+                Attempt::Done(object) => {
+                    warnings.append(&mut fresh);
+                    return Ok(Updated { object, created: false });
+                }
+                Attempt::Raced => continue,
+            }
+        }
+    }
+
+    async fn create_instead(
+        &self,
+        resource: &Resource,
+        key: &Key,
+        change: &mut dyn Change,
+        options: &UpdateOptions,
+        gate: &dyn Gate,
+        warnings: &mut Vec<String>,
+    ) -> Result<Updated, Status> {
+        if !options.create {
+            return Err(resource.not_found(&key.name));
+        }
+        let draft = change.apply(None).await?;
+        let create = CreateOptions { user: options.user.clone(), dry_run: options.dry_run };
+        let object = self.create(resource, &key.namespace, draft, &create, gate, warnings).await?;
+        Ok(Updated { object, created: true })
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one attempt needs all that the update was given")]
+    async fn try_update(
+        &self,
+        resource: &Resource,
+        key: &Key,
+        current: &Object,
+        change: &mut dyn Change,
+        options: &UpdateOptions,
+        gate: &dyn Gate,
+        warnings: &mut Vec<String>,
+    ) -> Result<Attempt, Status> {
+        let record = current.record().expect("what was found is stored").clone();
+        let mut new = change.apply(Some(&current.value())).await?;
+        resource.to_stored(&mut new);
+        let old = Object::unstored(record.value.clone()).value();
+        check_preconditions(resource, key, &new, &old, options)?;
+
+        let kind = resource.stored();
+        if !options.unchecked {
+            let now = self.timestamp();
+            let context = options.user.context(options.action, &now);
+            reset_for_update(kind, options.action, &mut new, &old);
+            resource.kind().hooks.prepare(&mut new, Some(&old), &context);
+            if options.action != Action::Status {
+                count_generation(kind, &mut new, &old);
+            }
+            keep_times(&old, &mut new);
+            validate_change(resource, &new, &old, &context)?;
+            warnings.extend(resource.kind().hooks.warnings(&new, Some(&old), &context));
+        }
+        gate.check(Some(&new), Some(&old)).await?;
+
+        let gone = is_finished(resource, &new, &old);
+        let draft = encode::draft(kind, &mut new, self.now());
+        if !gone && same(&draft, &record) {
+            return Ok(Attempt::Done(Object::stored(resource, record)));
+        }
+        if options.dry_run {
+            return Ok(Attempt::Done(pretend(resource, new, &old)));
+        }
+        let expect = Expect::At(record.revision);
+        let write = match gone {
+            true => Write::delete(resource.space(), key.stored(), expect, draft),
+            false => Write::put(resource.space(), key.stored(), expect, draft),
+        };
+        match self.store.commit_one(write).await {
+            // Kubernetes: who takes away the last finalizer gets the object as they sent it.
+            Ok(_) if gone => Ok(Attempt::Done(pretend(resource, new, &old))),
+            Ok(record) => Ok(Attempt::Done(Object::stored(resource, record))),
+            // Whoever named a version is refused when they look again.
+            Err(WriteError::Conflict { .. } | WriteError::Missing { .. }) => Ok(Attempt::Raced),
+            Err(error) => Err(refused(resource.kind(), &key.name, error)),
+        }
+    }
+}
+
+/// Refuses if the caller means another object, or another version of it.
+fn check_preconditions(
+    resource: &Resource,
+    key: &Key,
+    new: &Value,
+    old: &Value,
+    options: &UpdateOptions,
+) -> Result<(), Status> {
+    let kind = resource.kind();
+    let (new, old) = (&new["metadata"], &old["metadata"]);
+    let version = new["resourceVersion"].str();
+    let number = parse_version(version).map_err(|error| Status::unknown(error.to_string()))?;
+    if number == 0 && kind.rules.conditional_update {
+        return Err(unconditional(resource, key));
+    }
+    let uid = new["uid"].str();
+    if options.uid_precondition && !uid.is_empty() && uid != old["uid"].str() {
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: \
+             Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            kind.plural,
+            key.stored(),
+            old["uid"].str()
+        );
+        return Err(Status::conflict(&kind.resource(), &key.name, &why));
+    }
+    if number != 0 && version != old["resourceVersion"].str() {
+        return Err(Status::conflict(&kind.resource(), &key.name, MODIFIED));
+    }
+    Ok(())
+}
+
+/// Kubernetes: this refusal names the resource where others name the kind (registry/store.go).
+fn unconditional(resource: &Resource, key: &Key) -> Status {
+    let mut gvk = resource.kind().gvk.clone();
+    gvk.kind = resource.kind().plural.clone();
+    let mut violations = Violations::default();
+    let path = Path::new("metadata");
+    violations.invalid_shown(path.child("resourceVersion"), "0", "must be specified for an update");
+    Status::invalid(&gvk, &key.name, &violations)
+}
+
+fn validate_change(resource: &Resource, new: &Value, old: &Value, context: &Context) -> Result<(), Status> {
+    let kind = resource.stored();
+    let mut violations = Violations::default();
+    let path = Path::new("metadata");
+    let (metadata, stored) = (&new["metadata"], &old["metadata"]);
+    meta::object_meta(metadata, kind.is_namespaced(), NameRule::PathSegment, &path, &mut violations);
+    meta::object_meta_update(metadata, stored, &path, &mut violations);
+    meta::native_object_meta_update(metadata, stored, &mut violations);
+    resource.kind().hooks.validate(new, Some(old), context, &mut violations);
+    if violations.is_empty() {
+        return Ok(());
+    }
+    Err(Status::invalid(&resource.kind().gvk, metadata["name"].str(), &violations))
+}
+
+/// Whether this change takes away the last thing that kept a deleted object.
+fn is_finished(resource: &Resource, new: &Value, old: &Value) -> bool {
+    let old_meta = &old["metadata"];
+    !old_meta["deletionTimestamp"].is_null()
+        && old_meta["deletionGracePeriodSeconds"].int() == 0
+        && new["metadata"]["finalizers"].is_empty()
+        && !resource.stored().hooks.is_held(new)
+}
+
+fn pretend(resource: &Resource, mut new: Value, old: &Value) -> Object {
+    let version = old["metadata"]["resourceVersion"].clone();
+    new.entry("metadata").set("resourceVersion", version);
+    resource.from_stored(&mut new);
+    Object::unstored(encode::plain(resource.kind(), &mut new).into())
+}
