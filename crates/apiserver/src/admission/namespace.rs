@@ -1,0 +1,47 @@
+//! Namespaces have a life: nothing is made in one that does not exist or is going away, and those that the
+//! system lives in stay.
+
+use mizzen_object::{Cause, Status, Value};
+use mizzen_registry::{Key, Resource};
+
+use super::Write;
+use crate::request::ResourcePath;
+
+/// The namespaces that cannot be deleted.
+const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
+
+pub(super) fn admit(write: &Write, object: &Value) -> Result<(), Status> {
+    let (server, path) = (write.call.server, write.call.path);
+    if write.old.is_some() || path.namespace.is_empty() {
+        return Ok(());
+    }
+    let namespaces = server.catalog.get("", "v1", "namespaces").ok_or_else(Status::no_such_resource)?;
+    let namespace = server.registry.get(namespaces, &Key::new("", &path.namespace), "")?.value();
+    if namespace["status"]["phase"].str() != "Terminating" {
+        return Ok(());
+    }
+    Err(terminating(write.call.resource, &path.namespace, object["metadata"]["name"].str()))
+}
+
+fn terminating(resource: &Resource, namespace: &str, name: &str) -> Status {
+    let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+    let mut status = Status::forbidden(&resource.kind().resource(), name, &why);
+    if let Some(details) = &mut status.details {
+        details.causes.push(Cause {
+            reason: "NamespaceTerminating".into(),
+            message: format!("namespace {namespace} is being terminated"),
+            field: "metadata.namespace".into(),
+        });
+    }
+    status
+}
+
+/// Lets an object be deleted, or refuses.
+pub(super) fn on_delete(resource: &Resource, path: &ResourcePath) -> Result<(), Status> {
+    let kind = resource.kind();
+    let is_namespace = kind.gvk.group.is_empty() && kind.gvk.kind == "Namespace";
+    if is_namespace && PROTECTED.contains(&path.name.as_str()) {
+        return Err(Status::forbidden(&kind.resource(), &path.name, "this namespace may not be deleted"));
+    }
+    Ok(())
+}

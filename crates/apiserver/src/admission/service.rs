@@ -1,0 +1,166 @@
+//! Addresses and ports of services: each is had by one service at a time.
+//!
+//! The store is the only book: an address is taken when a stored service has it, which the index tells at
+//! once. What a write has chosen but not stored yet is *claimed*; the claim ends with the write, so nothing
+//! can leak, not even by a crash.
+//!
+//! Invariant: a claim is given up only after its write is visible or refused, and whoever chooses looks at
+//! claims and store under one lock; so no two writes can choose the same.
+
+use std::collections::HashSet;
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mizzen_kinds::allocate::{AllocateError, Exhausted, Pool, allocate};
+use mizzen_object::seam::Random;
+use mizzen_object::{Status, Value};
+use mizzen_registry::{Registry, Resource};
+
+use super::Write;
+
+/// The first address of the service range, and how many there are: 10.0.0.0/24.
+const NETWORK: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 0);
+const ADDRESSES: u32 = 256;
+/// The range of node ports.
+const PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
+
+const ADDRESS: &str = "spec.clusterIPs";
+const NODE_PORT: &str = "spec.ports.nodePort";
+const HEALTH_PORT: &str = "spec.healthCheckNodePort";
+
+/// What writes under way have chosen.
+#[derive(Clone, Default)]
+pub(crate) struct Claims(Arc<Mutex<HashSet<String>>>);
+
+/// What one write has chosen; given up when dropped.
+pub(crate) struct Claim {
+    claims: Claims,
+    mine: Vec<String>,
+}
+
+impl Claims {
+    /// A claim on nothing yet.
+    pub fn claim(&self) -> Claim {
+        Claim { claims: self.clone(), mine: Vec::new() }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let mut claims = self.claims.0.lock().unwrap_or_else(PoisonError::into_inner);
+        self.mine.iter().for_each(|name| {
+            claims.remove(name);
+        });
+    }
+}
+
+impl Claim {
+    /// Claims `name` unless it is claimed or taken.
+    fn take(&mut self, name: &str, taken: impl FnOnce() -> bool) -> bool {
+        if self.mine.iter().any(|mine| mine == name) {
+            return false;
+        }
+        let mut claims = self.claims.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if claims.contains(name) || taken() {
+            return false;
+        }
+        claims.insert(name.into());
+        self.mine.push(name.into());
+        true
+    }
+
+    /// Forgets what an earlier attempt chose.
+    fn reset(&mut self) {
+        *self = self.claims.claim();
+    }
+}
+
+pub(super) fn admit(write: &mut Write, service: &mut Value) -> Result<(), Status> {
+    write.claim.reset();
+    let call = write.call;
+    let mut pool = Ranges { registry: &call.server.registry, services: call.resource, claim: write.claim };
+    allocate(service, write.old, &mut pool).map_err(|error| match error {
+        AllocateError::Invalid(violations) => {
+            Status::invalid(&call.resource.kind().gvk, service["metadata"]["name"].str(), &violations)
+        }
+        AllocateError::Internal(message) => Status::internal(message),
+        AllocateError::Unknown(message) => Status::unknown(message),
+    })
+}
+
+/// The cluster's ranges.
+struct Ranges<'a> {
+    registry: &'a Registry,
+    services: &'a Resource,
+    claim: &'a mut Claim,
+}
+
+impl Ranges<'_> {
+    fn claim_address(&mut self, address: &str) -> bool {
+        let (registry, services) = (self.registry, self.services);
+        self.claim.take(address, || registry.is_taken(services, ADDRESS, address))
+    }
+
+    fn claim_port(&mut self, port: i64) -> bool {
+        let (registry, services, text) = (self.registry, self.services, port.to_string());
+        let taken = || {
+            registry.is_taken(services, NODE_PORT, &text) || registry.is_taken(services, HEALTH_PORT, &text)
+        };
+        self.claim.take(&text, taken)
+    }
+}
+
+impl Pool for Ranges<'_> {
+    fn families(&self) -> &[&'static str] {
+        &["IPv4"]
+    }
+
+    fn take_address(&mut self, _family: &str, wanted: Option<&str>) -> Result<String, Exhausted> {
+        if let Some(wanted) = wanted {
+            let inside = wanted.parse().is_ok_and(|address: Ipv4Addr| {
+                let offset = u32::from(address).wrapping_sub(u32::from(NETWORK));
+                (1..ADDRESSES - 1).contains(&offset)
+            });
+            if !inside {
+                let message = format!(
+                    "the provided IP ({wanted}) is not in the valid range. The range of valid IPs is {NETWORK}/24"
+                );
+                return Err(Exhausted::Refused(message));
+            }
+            return match self.claim_address(wanted) {
+                true => Ok(wanted.into()),
+                false => Err(Exhausted::Refused("provided IP is already allocated".into())),
+            };
+        }
+        let start = random(self.registry.random());
+        let offsets = (0..ADDRESSES - 2).map(|step| 1 + (start + step) % (ADDRESSES - 2));
+        let mut addresses = offsets.map(|offset| Ipv4Addr::from(u32::from(NETWORK) + offset).to_string());
+        let free = addresses.find(|address| self.claim_address(address));
+        free.ok_or_else(|| Exhausted::Full("range is full".into()))
+    }
+
+    fn take_port(&mut self, wanted: Option<i64>) -> Result<i64, Exhausted> {
+        let (low, high) = (*PORTS.start(), *PORTS.end());
+        if let Some(wanted) = wanted {
+            if !PORTS.contains(&wanted) {
+                let message = format!(
+                    "provided port is not in the valid range. The range of valid ports is {low}-{high}"
+                );
+                return Err(Exhausted::Refused(message));
+            }
+            return match self.claim_port(wanted) {
+                true => Ok(wanted),
+                false => Err(Exhausted::Refused("provided port is already allocated".into())),
+            };
+        }
+        let (start, count) = (i64::from(random(self.registry.random())), high - low + 1);
+        let mut ports = (0..count).map(|step| low + (start + step) % count);
+        ports.find(|port| self.claim_port(*port)).ok_or_else(|| Exhausted::Full("range is full".into()))
+    }
+}
+
+fn random(random: &dyn Random) -> u32 {
+    let mut bytes = [0; 4];
+    random.fill(&mut bytes);
+    u32::from_le_bytes(bytes) % 65_536
+}

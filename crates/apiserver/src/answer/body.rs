@@ -1,0 +1,110 @@
+//! A response body: bytes, pieces that are joined while they are sent, or a stream of events.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use http_body::{Frame, SizeHint};
+
+/// How much of a long list is put together at a time.
+const CHUNK: usize = 256 * 1024;
+
+/// A response body.
+pub struct Body(Kind);
+
+enum Kind {
+    Whole(Option<Bytes>),
+    Pieces { pieces: std::vec::IntoIter<Bytes>, left: u64 },
+    Stream(Pin<Box<dyn Source>>),
+}
+
+/// Where the frames of a stream come from.
+pub(crate) trait Source: Send {
+    /// The next frame, or none when the stream is over.
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context) -> Poll<Option<Bytes>>;
+}
+
+impl Body {
+    /// A body of many pieces.
+    pub(crate) fn pieces(pieces: Vec<Bytes>) -> Body {
+        let left = pieces.iter().map(|piece| piece.len() as u64).sum();
+        Body(Kind::Pieces { pieces: pieces.into_iter(), left })
+    }
+
+    /// A body that goes on until its source ends.
+    pub(crate) fn stream(source: impl Source + 'static) -> Body {
+        Body(Kind::Stream(Box::pin(source)))
+    }
+
+    /// The bytes of a body that is no stream.
+    pub(crate) fn into_bytes(self) -> Result<Bytes, Body> {
+        match self.0 {
+            Kind::Whole(bytes) => Ok(bytes.unwrap_or_default()),
+            Kind::Pieces { pieces, left } => {
+                let mut all = BytesMut::with_capacity(usize::try_from(left).unwrap_or_default());
+                pieces.for_each(|piece| all.extend_from_slice(&piece));
+                Ok(all.freeze())
+            }
+            stream => Err(Body(stream)),
+        }
+    }
+}
+
+impl<T: Into<Bytes>> From<T> for Body {
+    fn from(bytes: T) -> Body {
+        Body(Kind::Whole(Some(bytes.into())))
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let next = match &mut self.0 {
+            Kind::Whole(bytes) => bytes.take().filter(|bytes| !bytes.is_empty()),
+            Kind::Pieces { pieces, left } => join(pieces, left),
+            Kind::Stream(source) => match source.as_mut().poll_next(context) {
+                Poll::Ready(next) => next,
+                Poll::Pending => return Poll::Pending,
+            },
+        };
+        Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Kind::Whole(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
+            Kind::Pieces { left, .. } => *left == 0,
+            Kind::Stream(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Kind::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Kind::Pieces { left, .. } => SizeHint::with_exact(*left),
+            Kind::Stream(_) => SizeHint::default(),
+        }
+    }
+}
+
+/// The next chunk of a list: few large writes cost less than many small ones.
+fn join(pieces: &mut std::vec::IntoIter<Bytes>, left: &mut u64) -> Option<Bytes> {
+    if *left == 0 {
+        return None;
+    }
+    let room = CHUNK.min(usize::try_from(*left).unwrap_or(CHUNK));
+    let mut chunk = BytesMut::with_capacity(room + 4096);
+    while chunk.len() < room {
+        match pieces.next() {
+            Some(piece) => chunk.extend_from_slice(&piece),
+            None => break,
+        }
+    }
+    *left -= chunk.len() as u64;
+    Some(chunk.freeze())
+}

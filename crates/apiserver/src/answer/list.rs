@@ -1,0 +1,119 @@
+//! Many objects: their texts, one after the other, between a head and a tail.
+
+use bytes::Bytes;
+use mizzen_object::{GroupVersionKind, Map, Value, json, proto, yaml};
+use mizzen_registry::{List, Resource, Revision};
+
+use super::object::{from_text, message, meta_kind, partial};
+use super::table::table;
+use super::{Accept, Answer, Body, Encoding, Form, answer};
+use crate::types::Types;
+
+/// A list of a resource's objects.
+pub(crate) fn list(
+    types: &Types,
+    resource: &Resource,
+    list: &List,
+    accept: Accept,
+    include: &str,
+    now: i64,
+) -> Answer {
+    let metadata = metadata(list);
+    match accept.form {
+        Form::Table(version) => {
+            let text = table(resource, &list.items, Some(&metadata), version, include, now);
+            from_text(&meta_kind(version, "Table"), None, text, accept, 200)
+        }
+        Form::Metadata(version) => partial_list(types, list, &metadata, version, accept),
+        Form::Whole => whole(types, resource, list, &metadata, accept),
+    }
+}
+
+fn metadata(list: &List) -> Value {
+    let mut metadata = Map::default();
+    // What is made up on the spot has no version.
+    if list.version != Revision(0) {
+        metadata.insert("resourceVersion", list.version.to_string());
+    }
+    if !list.token.is_empty() {
+        metadata.insert("continue", list.token.as_str());
+    }
+    if let Some(remaining) = list.remaining.filter(|remaining| *remaining > 0) {
+        metadata.insert("remainingItemCount", remaining as i64);
+    }
+    Value::Map(metadata)
+}
+
+fn whole(types: &Types, resource: &Resource, list: &List, metadata: &Value, accept: Accept) -> Answer {
+    let gvk = list_kind(resource);
+    match accept.encoding {
+        Encoding::Json if !accept.pretty => {
+            let body = Body::pieces(pieces(&gvk, resource, list, metadata));
+            answer(200, "application/json", body)
+        }
+        Encoding::Protobuf => {
+            let mut head = Vec::new();
+            proto::encode_message(&types.list_meta, metadata, &mut head);
+            let items: Vec<Bytes> = list.items.iter().map(|object| message(resource, object)).collect();
+            let body = proto::encode_list(&gvk, &head, items.iter().map(Bytes::as_ref));
+            answer(200, accept.encoding.media_type(), body)
+        }
+        _ => {
+            let pieces = pieces(&gvk, resource, list, metadata);
+            let text = Body::pieces(pieces).into_bytes().unwrap_or_default();
+            if accept.encoding == Encoding::Yaml {
+                let value = json::parse(&text).unwrap_or_default();
+                return answer(200, accept.encoding.media_type(), yaml::write(&value));
+            }
+            from_text(&gvk, None, text, accept, 200)
+        }
+    }
+}
+
+fn list_kind(resource: &Resource) -> GroupVersionKind {
+    let kind = resource.kind();
+    let name = kind.list_kind.clone().unwrap_or_else(|| format!("{}List", kind.gvk.kind).into());
+    GroupVersionKind { kind: name, ..kind.gvk.clone() }
+}
+
+/// The text of the list in pieces that share the objects' memory. Inside a list objects do not say what
+/// they are.
+fn pieces(gvk: &GroupVersionKind, resource: &Resource, list: &List, metadata: &Value) -> Vec<Bytes> {
+    let mut head = b"{\"kind\":".to_vec();
+    json::write_string(&gvk.kind, &mut head);
+    head.extend_from_slice(b",\"apiVersion\":");
+    json::write_string(&gvk.api_version(), &mut head);
+    head.extend_from_slice(b",\"metadata\":");
+    json::write(metadata, &mut head);
+    head.extend_from_slice(b",\"items\":[");
+    let named = resource.head().len();
+    let mut pieces = Vec::with_capacity(list.items.len() * 2 + 2);
+    pieces.push(Bytes::from(head));
+    for (index, object) in list.items.iter().enumerate() {
+        pieces.push(Bytes::from_static(if index == 0 { b"{" } else { b",{" }));
+        pieces.push(object.json.slice(named.min(object.json.len())..));
+    }
+    pieces.push(Bytes::from_static(b"]}\n"));
+    pieces
+}
+
+fn partial_list(types: &Types, list: &List, metadata: &Value, version: &str, accept: Accept) -> Answer {
+    let gvk = meta_kind(version, "PartialObjectMetadataList");
+    let mut text = b"{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":\"meta.k8s.io/".to_vec();
+    text.extend_from_slice(version.as_bytes());
+    text.extend_from_slice(b"\",\"metadata\":");
+    json::write(metadata, &mut text);
+    if list.items.is_empty() {
+        text.extend_from_slice(b",\"items\":null}");
+    } else {
+        text.extend_from_slice(b",\"items\":[");
+        for (index, object) in list.items.iter().enumerate() {
+            if index > 0 {
+                text.push(b',');
+            }
+            text.extend_from_slice(&partial(object, version));
+        }
+        text.extend_from_slice(b"]}");
+    }
+    from_text(&gvk, Some(&types.partial_list), text.into(), accept, 200)
+}

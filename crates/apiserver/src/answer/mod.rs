@@ -1,0 +1,47 @@
+//! What goes back: the form that the client asked for, and the bytes.
+
+mod body;
+mod compress;
+mod list;
+mod negotiate;
+mod object;
+mod table;
+
+pub use body::Body;
+pub(crate) use body::Source;
+pub(crate) use compress::compress;
+pub(crate) use list::list;
+pub(crate) use negotiate::{Accept, Encoding, Form, negotiate, not_acceptable};
+pub(crate) use object::{message, meta_kind, object, partial, status, status_kind, value};
+pub(crate) use table::{Table, single};
+
+use http::{HeaderValue, Response, header};
+
+/// An answer.
+pub type Answer = Response<Body>;
+
+/// An answer with a body of a known type.
+pub(crate) fn answer(code: u16, content_type: &'static str, body: impl Into<Body>) -> Answer {
+    let mut response = Response::new(body.into());
+    *response.status_mut() =
+        http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// An answer in plain text.
+pub(crate) fn text(code: u16, body: impl Into<Body>) -> Answer {
+    let mut answer = answer(code, "text/plain; charset=utf-8", body);
+    answer.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    answer
+}
+
+/// Tells the client something that is no error.
+pub(crate) fn warn(answer: &mut Answer, warnings: &[String]) {
+    for warning in warnings {
+        let quoted = mizzen_object::json::quote(warning);
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - {quoted}")) {
+            answer.headers_mut().append(header::WARNING, value);
+        }
+    }
+}

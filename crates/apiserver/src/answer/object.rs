@@ -1,0 +1,150 @@
+//! One object, or a Status, in the form that was asked for.
+
+use bytes::Bytes;
+use mizzen_object::{GroupVersionKind, Status, Value, json, proto, schema::Struct, yaml};
+use mizzen_registry::{Object, Resource};
+
+use super::table::table;
+use super::{Accept, Answer, Body, Encoding, Form, answer};
+use crate::types::Types;
+
+/// An object of a resource.
+pub(crate) fn object(
+    types: &Types,
+    resource: &Resource,
+    object: &Object,
+    accept: Accept,
+    include: &str,
+    now: i64,
+    code: u16,
+) -> Answer {
+    match accept.form {
+        Form::Whole => {
+            let body = whole(resource, object, accept);
+            answer(code, accept.encoding.media_type(), body)
+        }
+        Form::Metadata(version) => {
+            let gvk = meta_kind(version, "PartialObjectMetadata");
+            let text = partial(object, version);
+            from_text(&gvk, Some(&types.partial), text, accept, code)
+        }
+        Form::Table(version) => {
+            let text = table(resource, std::slice::from_ref(object), None, version, include, now);
+            from_text(&meta_kind(version, "Table"), None, text, accept, code)
+        }
+    }
+}
+
+fn whole(resource: &Resource, object: &Object, accept: Accept) -> Body {
+    match accept.encoding {
+        Encoding::Json if accept.pretty => pretty(&object.json).into(),
+        Encoding::Json => object.json.clone().into(),
+        Encoding::Yaml => yaml::write(&object.value()).into(),
+        Encoding::Protobuf => proto::envelope(&resource.kind().gvk, &message(resource, object)).into(),
+    }
+}
+
+/// An object's protobuf message, made once.
+pub(crate) fn message(resource: &Resource, object: &Object) -> Bytes {
+    let make = || {
+        let mut message = Vec::with_capacity(object.json.len());
+        proto::encode_message(&resource.kind().root, &object.value(), &mut message);
+        Bytes::from(message)
+    };
+    match object.forms(resource) {
+        Some(forms) => forms.proto.get_or_init(make).clone(),
+        None => make(),
+    }
+}
+
+/// An object's metadata as an object of its own.
+pub(crate) fn partial(object: &Object, version: &str) -> Bytes {
+    let metadata = metadata(&object.json);
+    let mut text = Vec::with_capacity(metadata.len() + 96);
+    text.extend_from_slice(b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/");
+    text.extend_from_slice(version.as_bytes());
+    text.extend_from_slice(b"\",\"metadata\":");
+    text.extend_from_slice(metadata);
+    text.push(b'}');
+    text.into()
+}
+
+/// The text of an object's metadata.
+fn metadata(text: &[u8]) -> &[u8] {
+    find_member(text, "metadata").unwrap_or(b"{}")
+}
+
+fn find_member<'a>(text: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let mut scanner = json::Scanner::new(text);
+    scanner.peek().ok()?;
+    scanner.open_map().ok()?;
+    while let Some(key) = scanner.key().ok()? {
+        let start = scanner.offset();
+        json::skip(&mut scanner).ok()?;
+        if key == name {
+            return Some(scanner.slice(start, scanner.offset()));
+        }
+    }
+    None
+}
+
+pub(crate) fn meta_kind(version: &str, kind: &str) -> GroupVersionKind {
+    GroupVersionKind { group: "meta.k8s.io".into(), version: version.into(), kind: kind.into() }
+}
+
+/// Something whose JSON text is known.
+pub(super) fn from_text(
+    gvk: &GroupVersionKind,
+    ty: Option<&Struct>,
+    text: Bytes,
+    accept: Accept,
+    code: u16,
+) -> Answer {
+    match accept.encoding {
+        Encoding::Json if accept.pretty => answer(code, "application/json", pretty(&text)),
+        Encoding::Json => answer(code, "application/json", text),
+        _ => value(gvk, ty, &json::parse(&text).unwrap_or_default(), accept, code),
+    }
+}
+
+/// Any value that says what it is; `ty` is needed for protobuf and for that only.
+pub(crate) fn value(
+    gvk: &GroupVersionKind,
+    ty: Option<&Struct>,
+    value: &Value,
+    accept: Accept,
+    code: u16,
+) -> Answer {
+    let body: Body = match (accept.encoding, ty) {
+        (Encoding::Protobuf, Some(ty)) => proto::encode_object(gvk, ty, value).into(),
+        (Encoding::Yaml, _) => yaml::write(value).into(),
+        _ if accept.pretty => pretty(json::to_string(value).as_bytes()).into(),
+        _ => json::to_string(value).into(),
+    };
+    let media_type = match (accept.encoding, ty) {
+        (Encoding::Protobuf, None) => "application/json",
+        (encoding, _) => encoding.media_type(),
+    };
+    answer(code, media_type, body)
+}
+
+/// What a Status says it is.
+pub(crate) fn status_kind() -> GroupVersionKind {
+    GroupVersionKind { group: "".into(), version: "v1".into(), kind: "Status".into() }
+}
+
+/// A failure.
+pub(crate) fn status(types: &Types, status: &Status, accept: Accept) -> Answer {
+    let mut answer =
+        value(&status_kind(), Some(&types.status), &status.to_value(), accept.whole(), status.code);
+    if let Some(seconds) = status.retry_after {
+        answer.headers_mut().insert(http::header::RETRY_AFTER, seconds.into());
+    }
+    answer
+}
+
+fn pretty(text: &[u8]) -> Vec<u8> {
+    let mut out = json::pretty(text);
+    out.push(b'\n');
+    out
+}

@@ -1,0 +1,192 @@
+//! Tables: what `kubectl get` shows, a row an object.
+
+use bytes::Bytes;
+use mizzen_object::{Column, Value, json, time};
+use mizzen_registry::{Object, Resource};
+
+use super::object::partial;
+
+/// Stands for an age that is filled in when the row is sent. No object can hold it: it is not valid text in
+/// any field.
+const AGE: &str = "\u{1}age\u{1}";
+/// After this long every age reads differently.
+const A_LONG_TIME: i64 = 400 * 24 * 60 * 60;
+
+/// A table of these objects. `metadata` is that of their list; a single object lends its version.
+pub(super) fn table(
+    resource: &Resource,
+    objects: &[Object],
+    metadata: Option<&Value>,
+    version: &str,
+    include: &str,
+    now: i64,
+) -> Bytes {
+    Table { resource, version, include, now, headings: true }.text(objects, metadata)
+}
+
+/// A table of one thing that is no object of a resource, with columns of its own.
+pub(crate) fn single(columns: &[Column], cells: Vec<Value>, object: &Object, version: &str) -> Bytes {
+    let mut out =
+        format!("{{\"kind\":\"Table\",\"apiVersion\":\"meta.k8s.io/{version}\",\"metadata\":").into_bytes();
+    own_metadata(std::slice::from_ref(object), &mut out);
+    out.extend_from_slice(b",\"columnDefinitions\":");
+    headings(columns, &mut out);
+    out.extend_from_slice(b",\"rows\":[{\"cells\":");
+    json::write(&Value::List(cells), &mut out);
+    out.extend_from_slice(b",\"object\":");
+    out.extend_from_slice(&partial(object, version));
+    out.extend_from_slice(b"}]}");
+    out.into()
+}
+
+/// How tables are made.
+pub(crate) struct Table<'a> {
+    pub resource: &'a Resource,
+    /// The version of `meta.k8s.io`.
+    pub version: &'a str,
+    /// How much of the object a row has: `None`, `Metadata` or `Object`.
+    pub include: &'a str,
+    pub now: i64,
+    /// Whether the columns are described.
+    pub headings: bool,
+}
+
+impl Table<'_> {
+    /// The text of a table.
+    pub fn text(&self, objects: &[Object], metadata: Option<&Value>) -> Bytes {
+        let mut out = Vec::with_capacity(1024 + objects.len() * 512);
+        out.extend_from_slice(b"{\"kind\":\"Table\",\"apiVersion\":\"meta.k8s.io/");
+        out.extend_from_slice(self.version.as_bytes());
+        out.extend_from_slice(b"\",\"metadata\":");
+        match metadata {
+            Some(metadata) => json::write(metadata, &mut out),
+            None => own_metadata(objects, &mut out),
+        }
+        out.extend_from_slice(b",\"columnDefinitions\":");
+        if self.headings {
+            headings(&self.resource.kind().columns, &mut out)
+        } else {
+            out.extend_from_slice(b"null")
+        }
+        if objects.is_empty() && is_plain(&self.resource.kind().columns) {
+            out.extend_from_slice(b",\"rows\":null}");
+            return out.into();
+        }
+        out.extend_from_slice(b",\"rows\":[");
+        for (index, object) in self.in_order(objects).enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            self.row(object, &mut out);
+        }
+        out.extend_from_slice(b"]}");
+        out.into()
+    }
+
+    /// Some kinds are shown in an order of their own.
+    fn in_order<'a>(&self, objects: &'a [Object]) -> impl Iterator<Item = &'a Object> {
+        let mut order: Vec<&Object> = objects.iter().collect();
+        if let Some(rank) = mizzen_kinds::row_rank(&self.resource.kind().gvk) {
+            order.sort_by_cached_key(|object| rank(&object.value()));
+        }
+        order.into_iter()
+    }
+
+    fn row(&self, object: &Object, out: &mut Vec<u8>) {
+        let usual = self.version == "v1" && matches!(self.include, "" | "Metadata");
+        let forms = object.forms(self.resource).filter(|_| usual);
+        match forms.and_then(|forms| forms.row.get_or_init(|| self.ageless_row(object)).as_ref()) {
+            Some((before, made, after)) => {
+                out.extend_from_slice(before);
+                json::write_string(&time::age(self.now - made), out);
+                out.extend_from_slice(after);
+            }
+            None => {
+                let value = object.value();
+                self.write_row(object, &value, &row(self.resource, &value, self.now), out);
+            }
+        }
+    }
+
+    /// A row around its age, if the age is all that time changes in it.
+    fn ageless_row(&self, object: &Object) -> Option<(Bytes, i64, Bytes)> {
+        let value = object.value();
+        let made = time::to_unix(value["metadata"]["creationTimestamp"].str())?;
+        let mut cells = row(self.resource, &value, self.now);
+        let later = row(self.resource, &value, self.now + A_LONG_TIME);
+        let mut changing = (0..cells.len()).filter(|at| cells[*at] != later[*at]);
+        let (at, None) = (changing.next()?, changing.next()) else { return None };
+        let ages = [(&cells, self.now), (&later, self.now + A_LONG_TIME)];
+        if ages.iter().any(|(cells, now)| cells[at].str() != time::age(now - made)) {
+            return None;
+        }
+        cells[at] = AGE.into();
+        let mut text = Vec::with_capacity(512);
+        self.write_row(object, &value, &cells, &mut text);
+        let marker = json::to_string(&AGE.into());
+        let text = String::from_utf8(text).ok()?;
+        let (before, after) = text.split_once(&marker)?;
+        Some((before.to_string().into(), made, after.to_string().into()))
+    }
+
+    fn write_row(&self, object: &Object, value: &Value, cells: &[Value], out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"cells\":");
+        json::write(&Value::List(cells.to_vec()), out);
+        let conditions = mizzen_kinds::row_conditions(&self.resource.kind().gvk, value);
+        if !conditions.is_empty() {
+            out.extend_from_slice(b",\"conditions\":");
+            json::write(&Value::List(conditions), out);
+        }
+        out.extend_from_slice(b",\"object\":");
+        match self.include {
+            "None" => out.extend_from_slice(b"null"),
+            "Object" => out.extend_from_slice(&object.json),
+            _ => out.extend_from_slice(&partial(object, self.version)),
+        }
+        out.push(b'}');
+    }
+}
+
+/// Kubernetes: a kind without a printer of its own has no rows where others have zero.
+fn is_plain(columns: &[Column]) -> bool {
+    columns.iter().any(|column| column.name == "Created At")
+}
+
+fn own_metadata(objects: &[Object], out: &mut Vec<u8>) {
+    let version = objects.first().map(|object| object.value()["metadata"]["resourceVersion"].clone());
+    let mut metadata = Value::object();
+    if let Some(version @ Value::String(_)) = version {
+        metadata.set("resourceVersion", version);
+    }
+    json::write(&metadata, out);
+}
+
+/// The cells of an object's row: for each column what its path leads to, or what the kind computes. A kind
+/// may have more to say than it has columns.
+pub(crate) fn row(resource: &Resource, object: &Value, now: i64) -> Vec<Value> {
+    let kind = resource.kind();
+    let mut computed = kind.hooks.cells(object, now).into_iter();
+    let mut cells: Vec<Value> = kind
+        .columns
+        .iter()
+        .map(|column| match &column.path {
+            Some(path) => match object.at(path.trim_start_matches('.')) {
+                Value::Null if column.format == "name" => Value::from(""),
+                found => found.clone(),
+            },
+            None => computed.next().unwrap_or_default(),
+        })
+        .collect();
+    cells.extend(computed);
+    cells
+}
+
+fn headings(columns: &[Column], out: &mut Vec<u8>) {
+    let columns = columns.iter().map(|column| {
+        mizzen_object::value!({
+            "name": (&column.name), "type": (&column.ty), "format": (&column.format),
+            "description": (&column.description), "priority": (column.priority)
+        })
+    });
+    json::write(&Value::List(columns.collect()), out);
+}

@@ -1,0 +1,88 @@
+//! The order of everything that happens to a request. It is here and nowhere else.
+//!
+//! who asks → what is it about → may they → the verb → the form of the answer → what we count.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Uri};
+use mizzen_object::Status;
+use tokio::time::{Instant, timeout};
+
+use crate::answer::{self, Accept, Answer, Encoding, Form};
+use crate::identity::User;
+use crate::metrics::Observed;
+use crate::request::{Query, Request, Target, is_readable};
+use crate::server::Inner;
+use crate::{authorize, pages, token, verbs};
+
+pub(crate) async fn answer(
+    server: &Arc<Inner>,
+    user: Option<User>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Answer {
+    if !is_readable(&uri) {
+        return answer::text(400, "400 Bad Request");
+    }
+    let started = Instant::now();
+    let claimed = user.unwrap_or_else(User::anonymous);
+    let (user, refused) = match authenticate(server, &headers) {
+        Ok(user) => (user.unwrap_or(claimed), None),
+        Err(status) => (claimed, Some(status)),
+    };
+    let (target, query) = (Target::parse(&uri), Query::parse(&uri));
+    let request = Request { method, target, query, headers, body, user };
+    let observed = Observed::new(&request);
+    server.metrics.begin(&observed);
+    let answer = match refused {
+        Some(status) => answer::status(&server.types, &status, plain_accept(&request)),
+        None => within_time(server, &request).await,
+    };
+    let answer = answer::compress(&request.headers, answer);
+    server.metrics.end(&observed, answer.status().as_u16(), started.elapsed(), &answer);
+    answer
+}
+
+/// The user of a bearer token, if there is one. A token that nobody gave out is refused, whatever it is for.
+fn authenticate(server: &Inner, headers: &HeaderMap) -> Result<Option<User>, Status> {
+    let header = headers.get(http::header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let token = header.and_then(|header| header.strip_prefix("Bearer ")).map(str::trim).unwrap_or_default();
+    if token.is_empty() {
+        return Ok(None);
+    }
+    let bearer = token::authenticate(server, token, &[token::ISSUER.into()]);
+    bearer.map(|bearer| Some(bearer.user)).map_err(|_| Status::unauthorized())
+}
+
+/// A request that takes too long is given up; nothing that it had not finished is stored.
+async fn within_time(server: &Arc<Inner>, request: &Request) -> Answer {
+    let limit = Duration::from_secs(server.options.request_timeout);
+    let outcome = match timeout(limit, pass(server, request)).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(too_slow(request)),
+    };
+    outcome.unwrap_or_else(|status| answer::status(&server.types, &status, plain_accept(request)))
+}
+
+async fn pass(server: &Arc<Inner>, request: &Request) -> Result<Answer, Status> {
+    authorize::check(request)?;
+    match &request.target {
+        Target::Page(path) => pages::answer(server, request, path).await,
+        Target::Resource(path) => verbs::answer(server, request, path).await,
+    }
+}
+
+/// The form of a Status: what was asked for if that can be, JSON otherwise.
+fn plain_accept(request: &Request) -> Accept {
+    let default = Accept { encoding: Encoding::Json, form: Form::Whole, pretty: false };
+    answer::negotiate(&request.headers, &request.query, false).map_or(default, Accept::whole)
+}
+
+fn too_slow(request: &Request) -> Status {
+    let message = format!("request did not complete within the allotted timeout: {}", request.method);
+    Status::failure(504, "Timeout", message)
+}

@@ -1,0 +1,50 @@
+//! Who asks. Certificates say it, or the caller inside this process.
+
+use mizzen_object::{Str, Value, Who};
+
+/// The group that may do everything.
+pub const MASTERS: &str = "system:masters";
+
+/// Somebody who asks.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct User {
+    /// The name.
+    pub name: Str,
+    /// The groups.
+    pub groups: Vec<Str>,
+    /// What tells them from an earlier user of the same name; may be empty.
+    pub uid: Str,
+    /// What else is known of them: lists of texts by name.
+    pub extra: Value,
+}
+
+impl User {
+    /// Somebody who did not say who they are.
+    pub fn anonymous() -> User {
+        User {
+            name: "system:anonymous".into(),
+            groups: vec!["system:unauthenticated".into()],
+            ..User::default()
+        }
+    }
+
+    /// A user that the server itself acts as.
+    pub fn master(name: &str) -> User {
+        User {
+            name: name.into(),
+            groups: vec![MASTERS.into(), "system:authenticated".into()],
+            ..User::default()
+        }
+    }
+
+    /// The user as writes know them.
+    pub fn who(&self) -> Who {
+        let User { name, groups, uid, extra } = self.clone();
+        Who { name, groups, uid, extra }
+    }
+
+    /// Whether they may do everything.
+    pub fn is_master(&self) -> bool {
+        self.groups.iter().any(|group| group == MASTERS)
+    }
+}

@@ -1,0 +1,30 @@
+//! Who asks, may they, what do they get? HTTP down and up.
+//!
+//! [`Server`] answers requests without a network; [`listen`](listen::listen) puts it on one. A custom API
+//! server is this crate with other kinds and other storage.
+
+mod admission;
+mod answer;
+mod authorize;
+mod catalog;
+mod chain;
+pub mod discovery;
+mod gather;
+mod identity;
+mod intake;
+pub mod listen;
+mod metrics;
+pub mod openapi;
+mod options;
+mod ownership;
+mod pages;
+mod request;
+mod server;
+mod token;
+mod types;
+mod verbs;
+
+pub use answer::{Answer, Body};
+pub use identity::{MASTERS, User};
+pub use server::{Options, Server};
+pub use token::Signer;

@@ -1,0 +1,230 @@
+//! What is counted, under upstream's names where the meaning is the same.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mizzen_object::{KindData, Str};
+
+use crate::answer::Answer;
+use crate::authorize::verb;
+use crate::request::{Request, Target};
+use crate::server::Inner;
+
+/// The upper bounds of the duration buckets, in seconds, as upstream has them.
+const BUCKETS: [f64; 23] = [
+    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0,
+    20.0, 30.0, 45.0, 60.0,
+];
+
+/// What a request is counted as.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Observed {
+    verb: &'static str,
+    group: Str,
+    version: Str,
+    resource: Str,
+    subresource: Str,
+    scope: &'static str,
+}
+
+impl Observed {
+    pub fn new(request: &Request) -> Observed {
+        match &request.target {
+            Target::Page(_) => Observed {
+                verb: "GET",
+                group: Str::default(),
+                version: Str::default(),
+                resource: Str::default(),
+                subresource: Str::default(),
+                scope: "",
+            },
+            Target::Resource(path) => Observed {
+                verb: spoken(verb(request, path)),
+                group: path.group.clone(),
+                version: path.version.clone(),
+                resource: path.resource.clone(),
+                subresource: path.subresource.clone(),
+                scope: match (path.name.is_empty(), path.namespace.is_empty()) {
+                    (false, _) => "resource",
+                    (true, false) => "namespace",
+                    (true, true) => "cluster",
+                },
+            },
+        }
+    }
+
+    fn is_write(&self) -> bool {
+        !matches!(self.verb, "GET" | "LIST" | "WATCH")
+    }
+}
+
+/// A verb as metrics spell it.
+fn spoken(verb: &str) -> &'static str {
+    match verb {
+        "get" => "GET",
+        "list" => "LIST",
+        "watch" => "WATCH",
+        "create" => "POST",
+        "update" => "PUT",
+        "patch" => "PATCH",
+        "delete" => "DELETE",
+        "deletecollection" => "DELETECOLLECTION",
+        _ => "OTHER",
+    }
+}
+
+#[derive(Default)]
+struct Histogram {
+    buckets: [u64; BUCKETS.len()],
+    count: u64,
+    sum: f64,
+}
+
+impl Histogram {
+    fn observe(&mut self, seconds: f64) {
+        self.count += 1;
+        self.sum += seconds;
+        if let Some(bucket) = BUCKETS.iter().position(|bound| seconds <= *bound) {
+            self.buckets[bucket] += 1;
+        }
+    }
+}
+
+/// Everything that is counted.
+#[derive(Default)]
+pub(crate) struct Metrics {
+    requests: Mutex<BTreeMap<(Observed, u16), u64>>,
+    durations: Mutex<BTreeMap<Observed, Histogram>>,
+    inflight: [AtomicI64; 2],
+    watches: Mutex<BTreeMap<Str, Arc<AtomicI64>>>,
+    events: Mutex<BTreeMap<Str, Arc<AtomicI64>>>,
+}
+
+/// Counts a watch for as long as it lives, and its events.
+pub(crate) struct Gauge {
+    count: Arc<AtomicI64>,
+    events: Arc<AtomicI64>,
+}
+
+impl Gauge {
+    /// Events go to the watcher.
+    pub fn sent(&self, events: usize) {
+        self.events.fetch_add(i64::try_from(events).unwrap_or(i64::MAX), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Gauge {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Metrics {
+    /// A request begins.
+    pub fn begin(&self, observed: &Observed) {
+        self.inflight[usize::from(observed.is_write())].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A request has been answered.
+    pub fn end(&self, observed: &Observed, code: u16, took: Duration, _answer: &Answer) {
+        self.inflight[usize::from(observed.is_write())].fetch_sub(1, Ordering::Relaxed);
+        *lock(&self.requests).entry((observed.clone(), code)).or_default() += 1;
+        lock(&self.durations).entry(observed.clone()).or_default().observe(took.as_secs_f64());
+    }
+
+    /// A watch begins; it ends when the gauge is dropped.
+    pub fn watching(&self, kind: &KindData) -> Gauge {
+        let count = lock(&self.watches).entry(kind.resource().to_string().into()).or_default().clone();
+        count.fetch_add(1, Ordering::Relaxed);
+        let events = lock(&self.events).entry(kind.gvk.kind.clone()).or_default().clone();
+        Gauge { count, events }
+    }
+
+    /// The whole in Prometheus' text form.
+    pub fn text(&self, server: &Inner) -> String {
+        let mut out = String::new();
+        self.write_requests(&mut out);
+        self.write_durations(&mut out);
+        self.write_gauges(&mut out);
+        write_store(server, &mut out);
+        out
+    }
+
+    fn write_requests(&self, out: &mut String) {
+        head(out, "apiserver_request_total", "counter", "Requests by verb, resource and answer.");
+        for ((observed, code), count) in lock(&self.requests).iter() {
+            let labels = labels(observed);
+            let _ = writeln!(out, "apiserver_request_total{{code=\"{code}\",{labels}}} {count}");
+        }
+    }
+
+    fn write_durations(&self, out: &mut String) {
+        const NAME: &str = "apiserver_request_duration_seconds";
+        head(out, NAME, "histogram", "How long requests took.");
+        for (observed, histogram) in lock(&self.durations).iter() {
+            let labels = labels(observed);
+            let mut sum = 0;
+            for (bound, count) in BUCKETS.iter().zip(histogram.buckets) {
+                sum += count;
+                let _ = writeln!(out, "{NAME}_bucket{{{labels},le=\"{bound}\"}} {sum}");
+            }
+            let Histogram { count, sum, .. } = histogram;
+            let _ = writeln!(out, "{NAME}_bucket{{{labels},le=\"+Inf\"}} {count}");
+            let _ = writeln!(out, "{NAME}_sum{{{labels}}} {sum}\n{NAME}_count{{{labels}}} {count}");
+        }
+    }
+
+    fn write_gauges(&self, out: &mut String) {
+        const INFLIGHT: &str = "apiserver_current_inflight_requests";
+        head(out, INFLIGHT, "gauge", "Requests that are being answered.");
+        for (kind, count) in ["readOnly", "mutating"].iter().zip(&self.inflight) {
+            let _ = writeln!(out, "{INFLIGHT}{{request_kind=\"{kind}\"}} {}", count.load(Ordering::Relaxed));
+        }
+        head(out, "apiserver_longrunning_requests", "gauge", "Watches under way.");
+        for (resource, count) in lock(&self.watches).iter() {
+            let count = count.load(Ordering::Relaxed);
+            let _ = writeln!(
+                out,
+                "apiserver_longrunning_requests{{resource=\"{resource}\",verb=\"WATCH\"}} {count}"
+            );
+        }
+        head(out, "apiserver_watch_events_total", "counter", "Events that were sent to watchers.");
+        for (kind, count) in lock(&self.events).iter() {
+            let count = count.load(Ordering::Relaxed);
+            let _ = writeln!(out, "apiserver_watch_events_total{{kind=\"{kind}\"}} {count}");
+        }
+    }
+}
+
+fn write_store(server: &Inner, out: &mut String) {
+    let stats = server.registry.store().stats();
+    head(out, "apiserver_storage_objects", "gauge", "Objects that are stored.");
+    for space in &stats {
+        let _ = writeln!(out, "apiserver_storage_objects{{resource=\"{}\"}} {}", space.name, space.records);
+    }
+    head(out, "mizzen_store_bytes", "gauge", "Bytes of stored objects.");
+    for space in &stats {
+        let _ = writeln!(out, "mizzen_store_bytes{{resource=\"{}\"}} {}", space.name, space.bytes);
+    }
+    head(out, "mizzen_store_revision", "gauge", "The latest revision.");
+    let _ = writeln!(out, "mizzen_store_revision {}", server.registry.store().revision());
+}
+
+fn head(out: &mut String, name: &str, kind: &str, help: &str) {
+    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+fn labels(observed: &Observed) -> String {
+    let Observed { verb, group, version, resource, subresource, scope } = observed;
+    format!(
+        "group=\"{group}\",resource=\"{resource}\",scope=\"{scope}\",subresource=\"{subresource}\",verb=\"{verb}\",\
+         version=\"{version}\""
+    )
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,103 @@
+//! A custom kind's definition: the schema its author wrote, and what every object has.
+
+use mizzen_object::{Map, Value, value};
+
+use super::Published;
+use super::definition::{Dialect, gvk_value};
+use super::names::META;
+
+/// The definition of a custom kind's objects.
+pub fn definition(dialect: Dialect, published: &Published) -> Value {
+    let mut schema = published.schema.as_deref().cloned().unwrap_or_else(|| value!({"type": "object"}));
+    visit(&mut schema, &mut |schema| complete(dialect, schema));
+    if dialect == Dialect::V2 && schema["type"].is_null() {
+        // Unknown fields at the root: say nothing of the known ones either, as clients cannot do with half.
+        schema = value!({"type": "object"});
+    } else {
+        add_properties(dialect, &mut schema);
+    }
+    let kind = &published.kind;
+    schema.set("x-kubernetes-group-version-kind", vec![gvk_value(&kind.gvk)]);
+    if !kind.selectable.is_empty() {
+        let fields = kind.selectable.iter().map(|path| value!({"fieldPath": (path.trim_start_matches('.'))}));
+        schema.set("x-kubernetes-selectable-fields", fields.collect::<Vec<_>>());
+    }
+    schema
+}
+
+/// Calls `change` with a schema, then with each schema inside it.
+fn visit(schema: &mut Value, change: &mut impl FnMut(&mut Value)) {
+    change(schema);
+    if let Some(Value::Map(properties)) = schema.get_mut("properties") {
+        properties.values_mut().for_each(|property| visit(property, change));
+    }
+    for key in ["items", "additionalProperties"] {
+        if let Some(inner @ Value::Map(_)) = schema.get_mut(key) {
+            visit(inner, change);
+        }
+    }
+}
+
+fn complete(dialect: Dialect, schema: &mut Value) {
+    match dialect {
+        Dialect::V2 => simplify(schema),
+        Dialect::V3 if schema["x-kubernetes-embedded-resource"].bool() => {
+            add_properties(dialect, schema);
+            let required = schema.entry("required").make_list();
+            for name in ["kind", "apiVersion"] {
+                if !required.iter().any(|known| known.str() == name) {
+                    required.push(name.into());
+                }
+            }
+        }
+        Dialect::V3 => {}
+    }
+}
+
+/// Takes out what OpenAPI v2, or the clients that read it, do not know.
+fn simplify(schema: &mut Value) {
+    require_only_typed(schema);
+    for key in ["default", "allOf", "oneOf", "anyOf", "not"] {
+        schema.remove(key);
+    }
+    let nullable = schema.remove("nullable").is_some_and(|nullable| nullable.bool());
+    let open = schema["x-kubernetes-preserve-unknown-fields"].bool();
+    if nullable || open {
+        schema.remove("items");
+        schema.remove("properties");
+    }
+    let untyped = match schema["type"].str() {
+        "array" => schema.get("items").is_none(),
+        "object" => open,
+        _ => false,
+    };
+    if nullable || untyped {
+        schema.remove("type");
+    }
+}
+
+/// A field that may be null loses its type, so it cannot be asked for.
+fn require_only_typed(schema: &mut Value) {
+    let Some(Value::List(required)) = schema.remove("required") else { return };
+    let typed = |name: &Value| !schema["properties"][name.str()]["nullable"].bool();
+    let required: Vec<Value> = required.into_iter().filter(typed).collect();
+    if !required.is_empty() {
+        schema.set("required", required);
+    }
+}
+
+fn add_properties(dialect: Dialect, schema: &mut Value) {
+    let metadata = dialect.dress(
+        dialect.reference(&format!("{META}.ObjectMeta")),
+        Some("Standard object's metadata."),
+        Map::default(),
+    );
+    let properties = schema.entry("properties").make_map();
+    properties.insert(
+        "apiVersion",
+        value!({"description": "The version of the object's schema.", "type": "string"}),
+    );
+    properties.insert("kind", value!({"description": "What the object is.", "type": "string"}));
+    properties.insert("metadata", metadata);
+    properties.sort();
+}

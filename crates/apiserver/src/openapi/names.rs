@@ -1,0 +1,66 @@
+//! How definitions, operations and tags are called.
+
+use mizzen_object::schema::Struct;
+use mizzen_object::{GroupVersionKind, Str};
+
+/// Where the types live that all groups share.
+pub const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
+
+/// Where the types live that describe custom resources.
+pub const EXTENSIONS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1";
+
+/// The definition of a built-in type: `io.k8s.api.core.v1.Pod`.
+pub fn definition(ty: &Struct) -> String {
+    format!("{}.{}", package(&ty.home), ty.name)
+}
+
+/// The package of the types of `core/v1`: `io.k8s.api.core.v1`.
+pub fn package(home: &str) -> String {
+    let (group, version) = home.split_once('/').unwrap_or((home, ""));
+    match group {
+        "meta" => META.into(),
+        "apiextensions.k8s.io" => EXTENSIONS.into(),
+        "apiregistration.k8s.io" => format!("io.k8s.kube-aggregator.pkg.apis.apiregistration.{version}"),
+        _ => format!("io.k8s.api.{}.{version}", group.split('.').next().unwrap_or_default()),
+    }
+}
+
+/// The definition of a custom kind: its group backwards, `com.example.stable.v1.CronTab`.
+pub fn custom_definition(gvk: &GroupVersionKind) -> String {
+    let backwards: Vec<&str> = gvk.group.rsplit('.').collect();
+    format!("{}.{}.{}", backwards.join("."), gvk.version, gvk.kind)
+}
+
+/// The group and version that the types of `home` have on the wire.
+pub fn group_version(home: &str) -> (Str, Str) {
+    let (group, version) = home.split_once('/').unwrap_or((home, ""));
+    (if matches!(group, "core" | "meta") { "" } else { group }.into(), version.into())
+}
+
+/// A group as part of an operation's name: `Core`, `RbacAuthorization`, `StableExampleCom`.
+pub fn group_words(group: &str) -> String {
+    let group = if group.is_empty() { "core" } else { group.strip_suffix(".k8s.io").unwrap_or(group) };
+    group.split(['.', '-']).map(capital).collect()
+}
+
+/// The tag of a group's operations: `core_v1`, `rbacAuthorization_v1`, `apps`.
+pub fn tag(group: &str, version: Option<&str>) -> String {
+    let words = group_words(group);
+    let group = words[..1].to_lowercase() + &words[1..];
+    version.map_or(group.clone(), |version| format!("{group}_{version}"))
+}
+
+/// `status` as `Status`.
+pub fn capital(word: &str) -> String {
+    let mut letters = word.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// A noun after its article; plurals have none.
+pub fn with_article(noun: &str) -> String {
+    if noun.ends_with('s') && !noun.ends_with("ss") {
+        return noun.into();
+    }
+    let vowel = noun.starts_with(|letter: char| "AEIOUaeiou".contains(letter));
+    format!("{} {noun}", if vowel { "an" } else { "a" })
+}

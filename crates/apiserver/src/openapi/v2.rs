@@ -1,0 +1,183 @@
+//! Swagger 2.0: everything in one document, as JSON or as protobuf.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE;
+use mizzen_object::{Map, Value, json, value};
+use sha2::{Digest, Sha256};
+
+use super::definition::{Definitions, Dialect, gvk_value, references};
+use super::operation::{Body, Operation, Path, paths};
+use super::parameter::Parameter;
+use super::prose::Prose;
+use super::v3::{encode, meaning, member, security_scheme, shared_parameters, sorted};
+use super::{Context, Document, Page, hash, proto};
+
+/// Writes the document as JSON.
+pub fn json<'a>(pages: impl Iterator<Item = &'a Arc<Page>>, context: &Context) -> Document {
+    let parts = Parts::write(&pages.map(Arc::as_ref).collect::<Vec<_>>(), context, encode, encode);
+    let mut out = br#"{"swagger":"2.0","info":{"title":"Kubernetes","version":"1.36"},"paths":"#.to_vec();
+    object(&mut out, parts.paths);
+    out.extend_from_slice(br#","definitions":"#);
+    object(&mut out, parts.definitions);
+    out.extend_from_slice(br#","parameters":"#);
+    object(&mut out, parts.parameters.into_iter().map(|(name, value)| (name, encode(&value))));
+    out.extend_from_slice(br#","securityDefinitions":{"BearerToken":"#);
+    json::write(&security_scheme(), &mut out);
+    out.extend_from_slice(br#"},"security":[{"BearerToken":[]}]}"#);
+    finish(out)
+}
+
+/// Writes the document as protobuf.
+pub fn proto<'a>(pages: impl Iterator<Item = &'a Arc<Page>>, context: &Context) -> Document {
+    let pages: Vec<&Page> = pages.map(Arc::as_ref).collect();
+    let parts = Parts::write(&pages, context, proto::path_item, proto::schema);
+    let parameters = parts.parameters.iter().map(|(name, value)| (name.clone(), proto::parameter(value)));
+    let info = value!({"title": "Kubernetes", "version": "1.36"});
+    finish(proto::document(&info, parts.paths, parts.definitions, parameters, &security_scheme()))
+}
+
+fn finish(mut out: Vec<u8>) -> Document {
+    out.shrink_to_fit();
+    Document { hash: hash(&out), bytes: out.into() }
+}
+
+fn object(out: &mut Vec<u8>, members: impl IntoIterator<Item = (String, Vec<u8>)>) {
+    out.push(b'{');
+    for (at, (name, text)) in members.into_iter().enumerate() {
+        member(out, at, &name, &text);
+    }
+    out.push(b'}');
+}
+
+/// The document before it is put together.
+struct Parts {
+    paths: BTreeMap<String, Vec<u8>>,
+    definitions: BTreeMap<String, Vec<u8>>,
+    parameters: BTreeMap<String, Value>,
+}
+
+impl Parts {
+    fn write(
+        pages: &[&Page],
+        context: &Context,
+        encode_path: fn(&Value) -> Vec<u8>,
+        encode_schema: fn(&Value) -> Vec<u8>,
+    ) -> Parts {
+        let mut roots: BTreeSet<String> = BTreeSet::new();
+        let mut find = |value: &Value| references(value, Dialect::V2.prefix(), &mut roots);
+        let (mut written, mut parameters) = (BTreeMap::new(), BTreeMap::new());
+        for path in pages.iter().flat_map(|page| paths(page, context)) {
+            let item = path_item(&path, &mut parameters);
+            find(&item);
+            written.insert(path.path, encode_path(&item));
+        }
+        parameters.values().for_each(&mut find);
+
+        let prose = Prose::of(roots.iter().map(String::as_str));
+        let kinds = pages.iter().flat_map(|page| &page.kinds);
+        let definitions =
+            Definitions::new(Dialect::V2, context, kinds, prose).reachable(roots, encode_schema);
+        Parts { paths: written, definitions, parameters }
+    }
+}
+
+/// Parameters that many operations share, by the name under which they are referred to.
+type Shared = BTreeMap<String, Value>;
+
+fn path_item(path: &Path, shared: &mut Shared) -> Value {
+    let common = shared_parameters(path);
+    let mut item = Map::default();
+    for known in &path.operations {
+        item.insert(known.method, operation(known, &common, shared));
+    }
+    if !common.is_empty() {
+        item.insert(
+            "parameters",
+            common.into_iter().map(|it| share(parameter(it), shared)).collect::<Vec<_>>(),
+        );
+    }
+    Value::Map(item)
+}
+
+fn operation(operation: &Operation, common: &[&Parameter], shared: &mut Shared) -> Value {
+    let mut value = value!({"description": (operation.description.as_str())});
+    if !operation.consumes.is_empty() {
+        value.set("consumes", list(operation.consumes));
+    }
+    value.set("produces", list(operation.produces));
+    value.set("schemes", list(&["https"]));
+    value.set("tags", list(&[&operation.tag]));
+    value.set("operationId", operation.id.as_str());
+    let own = sorted(operation.parameters.iter().filter(|parameter| !common.contains(parameter)));
+    let sent = operation.body.iter().map(body).chain(own.into_iter().map(parameter));
+    let sent: Vec<Value> = sent.map(|it| share(it, shared)).collect();
+    if !sent.is_empty() {
+        value.set("parameters", sent);
+    }
+    value.set("responses", responses(operation));
+    if let Some(kind) = &operation.kind {
+        value.set("x-kubernetes-action", operation.action);
+        value.set("x-kubernetes-group-version-kind", gvk_value(kind));
+    }
+    value
+}
+
+fn list(words: &[&str]) -> Vec<Value> {
+    words.iter().map(|word| Value::from(*word)).collect()
+}
+
+fn responses(operation: &Operation) -> Map {
+    let (codes, definition) = &operation.answers;
+    let schema = match definition {
+        Some(definition) => Dialect::V2.reference(definition),
+        None => value!({"type": "string"}),
+    };
+    let mut responses = Map::default();
+    for code in *codes {
+        responses.insert(*code, value!({"description": (meaning(code)), "schema": (schema.clone())}));
+    }
+    responses.insert("401", value!({"description": "Unauthorized"}));
+    responses
+}
+
+fn body(body: &Body) -> Value {
+    let mut value = value!({"name": "body", "in": "body"});
+    if body.required {
+        value.set("required", true);
+    }
+    value.set("schema", Dialect::V2.reference(&body.definition));
+    value
+}
+
+fn parameter(parameter: &Parameter) -> Value {
+    let mut value = value!({
+        "uniqueItems": true,
+        "type": (parameter.ty),
+        "description": (parameter.description.as_str()),
+        "name": (parameter.name.as_str()),
+        "in": (parameter.place),
+    });
+    if parameter.place == "path" {
+        value.set("required", true);
+    }
+    value
+}
+
+/// Replaces a parameter that is the same elsewhere by a reference to it.
+///
+/// Kubernetes: old clients look for `dryRun` and `fieldValidation` in the operation itself.
+fn share(parameter: Value, shared: &mut Shared) -> Value {
+    let name = parameter["name"].str();
+    let own_body = name == "body" && !parameter["schema"]["$ref"].str().contains("io.k8s.apimachinery");
+    if own_body || matches!(name, "name" | "dryRun" | "fieldValidation") {
+        return parameter;
+    }
+    let hash = URL_SAFE.encode(&Sha256::digest(encode(&parameter))[..6]);
+    let name = format!("{name}-{hash}");
+    let reference = value!({"$ref": (format!("#/parameters/{name}"))});
+    shared.insert(name, parameter);
+    reference
+}

@@ -1,0 +1,120 @@
+//! Who owns which field: what a write through this request changes in `metadata.managedFields`.
+
+use mizzen_object::own::{FieldSet, Versions, Writer, manager_name};
+use mizzen_object::schema::Struct;
+use mizzen_object::{GroupVersionKind, Kind, Status, Value};
+use mizzen_registry::Resource;
+
+use crate::catalog::Catalog;
+use crate::verbs::Call;
+
+/// The writer that a request is.
+pub(crate) struct Owning<'a> {
+    call: &'a Call<'a>,
+    manager: String,
+    now: String,
+    reset: FieldSet,
+    others: Others<'a>,
+}
+
+impl<'a> Owning<'a> {
+    pub fn new(call: &'a Call<'a>) -> Owning<'a> {
+        let request = call.request;
+        Owning {
+            call,
+            manager: manager_name(request.query.text("fieldManager"), request.header("user-agent")),
+            now: call.server.registry.timestamp(),
+            reset: reset(call.resource.kind(), &call.path.subresource),
+            others: Others { catalog: &call.server.catalog, resource: call.resource },
+        }
+    }
+
+    /// Gives the writer what `new` changes.
+    pub fn update(&self, old: Option<&Value>, new: &mut Value) {
+        let subresource = !self.call.path.subresource.is_empty();
+        if let (true, Some(old)) = (subresource, old) {
+            new.entry("metadata").set("managedFields", old["metadata"]["managedFields"].clone());
+        }
+        self.call.resource.round_trip(new);
+        let kind = self.call.resource.kind();
+        self.writer(&kind.gvk, &kind.root).update(old, new);
+    }
+
+    /// The object after `config` is applied to it.
+    pub fn apply(&self, current: Option<&Value>, config: &Value) -> Result<Value, Status> {
+        let kind = self.call.resource.kind();
+        self.apply_as(&kind.gvk, &kind.root, current, config)
+    }
+
+    /// The same for something that stands for the object, such as its Scale.
+    pub fn apply_as(
+        &self,
+        gvk: &GroupVersionKind,
+        schema: &Struct,
+        current: Option<&Value>,
+        config: &Value,
+    ) -> Result<Value, Status> {
+        let force = self.call.request.query.bool("force").unwrap_or(false);
+        self.writer(gvk, schema).apply(current, config, force).map_err(|error| error.to_status())
+    }
+
+    /// Gives the writer what `new` changes in something that stands for the object, such as its Scale.
+    pub fn update_as(&self, gvk: &GroupVersionKind, schema: &Struct, old: &Value, new: &mut Value) {
+        self.writer(gvk, schema).update(Some(old), new);
+    }
+
+    fn writer<'b>(&'b self, gvk: &'b GroupVersionKind, schema: &'b Struct) -> Writer<'b> {
+        Writer {
+            schema,
+            gvk,
+            manager: &self.manager,
+            subresource: &self.call.path.subresource,
+            now: &self.now,
+            reset: &self.reset,
+            versions: &self.others,
+        }
+    }
+}
+
+/// What the server takes back of a write through this door.
+fn reset(kind: &Kind, subresource: &str) -> FieldSet {
+    let (group, name) = (kind.gvk.group.as_str(), kind.gvk.kind.as_str());
+    match (subresource, name) {
+        ("", "CertificateSigningRequest") => FieldSet::of_names(&["spec", "status"]),
+        ("", _) if kind.has_status() => FieldSet::of_names(&["status"]),
+        ("status", "CertificateSigningRequest") => FieldSet::of_names(&["spec", "status.conditions"]),
+        ("status", "Deployment") if group == "apps" => FieldSet::of_names(&["spec", "metadata.labels"]),
+        ("status", "Pod") => {
+            FieldSet::of_names(&["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"])
+        }
+        ("status", _) if kind.rules.status_keeps_metadata => FieldSet::of_names(&["spec", "metadata"]),
+        ("status", _) => FieldSet::of_names(&["spec"]),
+        ("approval", "CertificateSigningRequest") => FieldSet::of_names(&["spec", "status.certificate"]),
+        ("finalize", _) => FieldSet::of_names(&["status"]),
+        _ => FieldSet::default(),
+    }
+}
+
+/// The other versions of a kind, in which some may own what they own.
+struct Others<'a> {
+    catalog: &'a Catalog,
+    resource: &'a Resource,
+}
+
+impl Others<'_> {
+    fn find(&self, api_version: &str) -> Option<&Resource> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let found = self.catalog.get(group, version, &self.resource.kind().plural)?;
+        (found.space().name() == self.resource.space().name()).then_some(found)
+    }
+}
+
+impl Versions for Others<'_> {
+    fn schema(&self, api_version: &str) -> Option<&Struct> {
+        self.find(api_version).map(|resource| &*resource.kind().root)
+    }
+
+    fn convert(&self, object: &Value, from: &str, to: &str) -> Option<Value> {
+        Some(self.find(from)?.convert(object, self.find(to)?))
+    }
+}

@@ -1,0 +1,252 @@
+//! What is not an object: discovery, OpenAPI, version, health, metrics.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderValue, header};
+use mizzen_object::{GroupVersionKind, Status, Value, json};
+
+use crate::answer::{self, Accept, Answer, Form, negotiate};
+use crate::discovery::{self, Group};
+use crate::openapi::OpenApi;
+use crate::request::{Query, Request};
+use crate::server::Inner;
+
+/// The paths that exist besides groups and their versions.
+const OTHERS: [&str; 14] = [
+    "/healthz",
+    "/healthz/etcd",
+    "/healthz/log",
+    "/healthz/ping",
+    "/livez",
+    "/livez/etcd",
+    "/livez/ping",
+    "/metrics",
+    "/openapi/v2",
+    "/openapi/v3",
+    "/openapi/v3/",
+    "/readyz",
+    "/readyz/shutdown",
+    "/version",
+];
+
+/// Answers a request for a page.
+pub(crate) async fn answer(server: &Arc<Inner>, request: &Request, path: &str) -> Result<Answer, Status> {
+    let parts: Vec<&str> = path.split('/').skip(1).collect();
+    match parts.as_slice() {
+        ["healthz" | "livez" | "readyz", ..] => Ok(health(server, request, &parts)),
+        ["metrics"] => Ok(answer::answer(200, METRICS_TYPE, server.metrics.text(server))),
+        ["openapi", "v2"] => openapi_v2(server, request).await,
+        ["openapi", "v3"] => openapi_index(server).await,
+        ["openapi", "v3", ..] => openapi_v3(server, request, path).await,
+        _ => document(server, request, &parts),
+    }
+}
+
+const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+
+fn document(server: &Arc<Inner>, request: &Request, parts: &[&str]) -> Result<Answer, Status> {
+    let groups = &server.catalog.groups;
+    let value = match parts {
+        [""] => discovery::root_paths(groups, &OTHERS),
+        ["version"] => discovery::version(),
+        ["api"] => return roots(server, request, true),
+        ["apis"] => return roots(server, request, false),
+        ["api", version] => resource_list(find(groups, "").ok_or_else(Status::no_such_resource)?, version)?,
+        ["apis", group] | ["apis", group, _] if find(groups, group).is_none() => {
+            return Ok(answer::text(404, "404 page not found\n"));
+        }
+        ["apis", group] => discovery::group(find(groups, group).expect("was found above")),
+        ["apis", group, version] => resource_list(find(groups, group).expect("was found above"), version)?,
+        _ => return Ok(answer::text(404, "404 page not found\n")),
+    };
+    method(request)?;
+    let accept = accept(request)?;
+    Ok(answer::value(&kind_of(&value), None, &value, accept, 200))
+}
+
+/// Documents are only read.
+fn method(request: &Request) -> Result<(), Status> {
+    match request.method.as_str() {
+        // Kubernetes: a POST to a group is answered like a GET.
+        "GET" | "POST" => Ok(()),
+        _ => {
+            Err(Status::method_not_allowed("the server does not allow this method on the requested resource"))
+        }
+    }
+}
+
+/// Documents have no other form.
+fn accept(request: &Request) -> Result<Accept, Status> {
+    let accept = negotiate(&request.headers, &request.query, false)?;
+    if accept.form != Form::Whole {
+        return Err(answer::not_acceptable());
+    }
+    Ok(accept)
+}
+
+fn find<'a>(groups: &'a [Group], name: &str) -> Option<&'a Group> {
+    groups.iter().find(|group| group.name == name)
+}
+
+fn resource_list(group: &Group, version: &str) -> Result<Value, Status> {
+    let version = group.version(version).ok_or_else(Status::no_such_resource)?;
+    Ok(discovery::resource_list(group, version))
+}
+
+/// `/api` and `/apis`, which have an aggregated form too.
+fn roots(server: &Arc<Inner>, request: &Request, core: bool) -> Result<Answer, Status> {
+    method(request)?;
+    let groups = &server.catalog.groups;
+    let accepted = request.header("accept");
+    for clause in accepted.split(',') {
+        if let Some(version) = aggregated_version(clause) {
+            let chosen = groups.iter().filter(|group| group.name.is_empty() == core);
+            let mut value = discovery::aggregated(chosen);
+            value.set("apiVersion", format!("apidiscovery.k8s.io/{version}"));
+            return Ok(discovery_answer(request, &value, version));
+        }
+    }
+    let value = match core {
+        true => discovery::core_versions(&server.options.advertise),
+        false => discovery::group_list(groups),
+    };
+    Ok(answer::value(&kind_of(&value), None, &value, accept(request)?, 200))
+}
+
+/// The version of aggregated discovery that a clause of the `Accept` header asks for.
+fn aggregated_version(clause: &str) -> Option<&'static str> {
+    let mut parts = clause.split(';').map(str::trim);
+    let json = matches!(parts.next(), Some("application/json" | "*/*"));
+    let parts: Vec<&str> = parts.collect();
+    let asked = parts.contains(&"g=apidiscovery.k8s.io") && parts.contains(&"as=APIGroupDiscoveryList");
+    ["v2", "v2beta1"]
+        .into_iter()
+        .find(|version| json && asked && parts.contains(&format!("v={version}").as_str()))
+}
+
+fn discovery_answer(request: &Request, value: &Value, version: &str) -> Answer {
+    let text = json::to_string(value);
+    let media_type = match version {
+        "v2beta1" => "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
+        _ => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+    };
+    let tag = crate::openapi::hash(text.as_bytes());
+    let mut answer = tagged(request, media_type, text.into(), &tag);
+    answer.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
+    answer
+}
+
+/// An answer that a client may have already.
+fn tagged(request: &Request, media_type: &'static str, body: Bytes, tag: &str) -> Answer {
+    let quoted = format!("\"{tag}\"");
+    let known = request.header("if-none-match").split(',').any(|known| known.trim() == quoted);
+    let mut answer = match known {
+        true => answer::answer(304, media_type, Bytes::new()),
+        false => answer::answer(200, media_type, body),
+    };
+    if let Ok(value) = HeaderValue::from_str(&quoted) {
+        answer.headers_mut().insert(header::ETAG, value);
+    }
+    answer
+}
+
+fn kind_of(value: &Value) -> GroupVersionKind {
+    GroupVersionKind { group: "".into(), version: "v1".into(), kind: value["kind"].str().into() }
+}
+
+/// Writing a document takes milliseconds the first time, which nobody else should wait for.
+async fn written<T: Send + 'static>(
+    server: &Arc<Inner>,
+    write: impl FnOnce(&OpenApi) -> T + Send + 'static,
+) -> Result<T, Status> {
+    let server = server.clone();
+    tokio::task::spawn_blocking(move || write(&server.openapi)).await.map_err(Status::internal)
+}
+
+async fn openapi_v2(server: &Arc<Inner>, request: &Request) -> Result<Answer, Status> {
+    let proto = request.header("accept").contains("proto-openapi.spec.v2");
+    let document =
+        written(server, move |openapi| if proto { openapi.v2_proto() } else { openapi.v2_json() }).await?;
+    let media_type = match proto {
+        true => "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+        false => "application/json",
+    };
+    Ok(tagged(request, media_type, document.bytes.clone(), &document.hash))
+}
+
+async fn openapi_index(server: &Arc<Inner>) -> Result<Answer, Status> {
+    // Kubernetes: the index is JSON that says it is text.
+    Ok(answer::text(200, written(server, OpenApi::v3_index).await?))
+}
+
+async fn openapi_v3(server: &Arc<Inner>, request: &Request, path: &str) -> Result<Answer, Status> {
+    let name = path.trim_start_matches("/openapi/v3/").to_string();
+    let Some(document) = written(server, move |openapi| openapi.v3(&name)).await? else {
+        return Ok(answer::text(404, ""));
+    };
+    let asked = request.query.text("hash");
+    if !asked.is_empty() && asked != document.hash {
+        return Ok(moved(&format!("{path}?hash={}", document.hash)));
+    }
+    let mut answer = tagged(request, "application/json", document.bytes.clone(), &document.hash);
+    if !asked.is_empty() {
+        let forever = HeaderValue::from_static("public, immutable, max-age=31536000");
+        answer.headers_mut().insert(header::CACHE_CONTROL, forever);
+    }
+    answer.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
+    Ok(answer)
+}
+
+fn moved(location: &str) -> Answer {
+    let mut answer = answer::text(301, "");
+    if let Ok(location) = HeaderValue::from_str(location) {
+        answer.headers_mut().insert(header::LOCATION, location);
+    }
+    answer
+}
+
+/// A check and whether it passes.
+type Check = (&'static str, fn(&Inner) -> bool);
+
+const CHECKS: [Check; 4] =
+    [("ping", |_| true), ("log", |_| true), ("etcd", |_| true), ("poststarthook/bootstrap", |_| true)];
+const READY_CHECKS: [Check; 1] = [("shutdown", |server| !server.is_stopping())];
+
+/// `/livez?verbose`, `/readyz/ping`, …
+fn health(server: &Arc<Inner>, request: &Request, parts: &[&str]) -> Answer {
+    let root = parts[0];
+    let ready = if root == "readyz" { &READY_CHECKS[..] } else { &[] };
+    let checks: Vec<&Check> = CHECKS.iter().chain(ready).collect();
+    if parts.len() > 1 {
+        let name = parts[1..].join("/");
+        return match checks.iter().find(|check| check.0 == name) {
+            Some(check) if check.1(server) => answer::text(200, "ok"),
+            Some(_) => answer::text(500, format!("internal server error: {name} check failed\n")),
+            None => answer::text(404, "404 page not found\n"),
+        };
+    }
+    report(root, &checks, server, &request.query)
+}
+
+fn report(root: &str, checks: &[&Check], server: &Arc<Inner>, query: &Query) -> Answer {
+    let excluded = query.all("exclude");
+    let (mut lines, mut failed) = (String::new(), Vec::new());
+    for (name, check) in checks {
+        if excluded.contains(name) {
+            lines += &format!("[+]{name} excluded: ok\n");
+        } else if check(server) {
+            lines += &format!("[+]{name} ok\n");
+        } else {
+            lines += &format!("[-]{name} failed: reason withheld\n");
+            failed.push(*name);
+        }
+    }
+    if !failed.is_empty() {
+        return answer::text(500, format!("{lines}{root} check failed\n"));
+    }
+    if query.get("verbose").is_some() {
+        return answer::text(200, format!("{lines}{root} check passed\n"));
+    }
+    answer::text(200, "ok")
+}

@@ -1,0 +1,225 @@
+//! A request, taken apart: what it is about, and what it says besides.
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Uri};
+use mizzen_object::Str;
+
+use crate::identity::User;
+
+/// A request on its way through the server.
+pub(crate) struct Request {
+    pub method: Method,
+    pub target: Target,
+    pub query: Query,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+    pub user: User,
+}
+
+impl Request {
+    /// A request that the server makes of itself.
+    pub fn of_server(method: Method, path: ResourcePath) -> Request {
+        let mut headers = HeaderMap::new();
+        headers.insert(http::header::USER_AGENT, http::HeaderValue::from_static("kube-apiserver"));
+        let (target, user) = (Target::Resource(path), User::master("system:apiserver"));
+        Request { method, target, query: Query::default(), headers, body: Bytes::new(), user }
+    }
+
+    /// A header's text, `""` if it is not there.
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+}
+
+/// What a path is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// A document of the server itself, by its path without a trailing slash.
+    Page(String),
+    /// Objects.
+    Resource(ResourcePath),
+}
+
+/// A path below a group and version.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct ResourcePath {
+    pub group: Str,
+    pub version: Str,
+    /// The plural name.
+    pub resource: Str,
+    /// Empty where the path has none.
+    pub namespace: Str,
+    /// Empty for the whole collection.
+    pub name: Str,
+    pub subresource: Str,
+    /// What follows the subresource, for proxies.
+    pub rest: Vec<String>,
+    /// The old form `/api/v1/watch/…`.
+    pub watch: bool,
+}
+
+impl Target {
+    /// Takes a path apart.
+    pub fn parse(uri: &Uri) -> Target {
+        let path = uri.path();
+        let health = ["/healthz", "/livez", "/readyz"].iter().any(|check| path.starts_with(check));
+        let trimmed = if health || path == "//" { path } else { path.strip_suffix('/').unwrap_or(path) };
+        let page = || Target::Page(if trimmed.is_empty() { "/".into() } else { trimmed.into() });
+        // Kubernetes: an encoded slash parts like any other.
+        let decoded = decode(trimmed);
+        let parts: Vec<&str> = decoded.split('/').skip(1).collect();
+        match parts.as_slice() {
+            ["api", version, rest @ ..] if !rest.is_empty() => resource("", version, rest),
+            ["apis", group, version, rest @ ..] if !rest.is_empty() => resource(group, version, rest),
+            _ => page(),
+        }
+    }
+}
+
+fn resource(group: &str, version: &str, rest: &[&str]) -> Target {
+    let (watch, rest) = match rest {
+        ["watch", rest @ ..] if !rest.is_empty() => (true, rest),
+        _ => (false, rest),
+    };
+    let (namespace, rest) = match rest {
+        // `namespaces` is a collection, an object of it, and a prefix of everything inside.
+        ["namespaces", _, "status" | "finalize"] | ["namespaces"] | ["namespaces", _] => ("", rest),
+        ["namespaces", namespace, rest @ ..] => (*namespace, rest),
+        _ => ("", rest),
+    };
+    let part = |at: usize| rest.get(at).copied().unwrap_or_default();
+    Target::Resource(ResourcePath {
+        group: group.into(),
+        version: version.into(),
+        resource: part(0).into(),
+        namespace: namespace.into(),
+        name: part(1).into(),
+        subresource: part(2).into(),
+        rest: rest.iter().skip(3).map(|part| part.to_string()).collect(),
+        watch,
+    })
+}
+
+/// Whether a request's target is a path at all, and one whose codes can be read.
+pub(crate) fn is_readable(uri: &Uri) -> bool {
+    let path = uri.path();
+    let codes = path.split('%').skip(1);
+    let hex = |code: &str| code.len() >= 2 && code.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
+    !path.is_empty() && codes.into_iter().all(hex)
+}
+
+/// What stands behind the question mark.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Query(Vec<(String, String)>);
+
+impl Query {
+    pub fn parse(uri: &Uri) -> Query {
+        let pairs = uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
+        Query(
+            pairs
+                .map(|pair| {
+                    let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+                    (decode(&key.replace('+', " ")), decode(&value.replace('+', " ")))
+                })
+                .collect(),
+        )
+    }
+
+    /// The first value of `key`, even if it is empty.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.0.iter().find(|pair| pair.0 == key).map(|pair| pair.1.as_str())
+    }
+
+    /// The first value of `key`, `""` if there is none.
+    pub fn text(&self, key: &str) -> &str {
+        self.get(key).unwrap_or_default()
+    }
+
+    /// All values of `key`.
+    pub fn all(&self, key: &str) -> Vec<&str> {
+        self.0.iter().filter(|pair| pair.0 == key).map(|pair| pair.1.as_str()).collect()
+    }
+
+    /// A truth value. Kubernetes: everything is true but "false" and "0".
+    pub fn bool(&self, key: &str) -> Option<bool> {
+        self.get(key).map(|value| !matches!(value.to_ascii_lowercase().as_str(), "false" | "0"))
+    }
+
+    /// A whole number; the error is worded as Go words it.
+    pub fn int(&self, key: &str) -> Result<Option<i64>, String> {
+        let Some(text) = self.get(key) else { return Ok(None) };
+        let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+        let numeric = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        let problem = if numeric { "value out of range" } else { "invalid syntax" };
+        let refuse = || format!("strconv.ParseInt: parsing {}: {problem}", mizzen_object::json::quote(text));
+        if !numeric {
+            return Err(refuse());
+        }
+        text.parse().map(Some).map_err(|_| refuse())
+    }
+}
+
+/// Replaces `%41` by what it stands for; what is no code stays as it is.
+fn decode(text: &str) -> String {
+    if !text.contains('%') {
+        return text.to_string();
+    }
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let code = bytes.get(at + 1..at + 3).and_then(|hex| std::str::from_utf8(hex).ok());
+        match code.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) if bytes[at] == b'%' => {
+                out.push(byte);
+                at += 3;
+            }
+            _ => {
+                out.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resource_path(path: &str) -> ResourcePath {
+        match Target::parse(&path.parse().unwrap()) {
+            Target::Resource(path) => path,
+            Target::Page(page) => panic!("{path} is the page {page}"),
+        }
+    }
+
+    #[test]
+    fn paths_are_taken_apart() {
+        let path = resource_path("/apis/apps/v1/namespaces/a/deployments/b/scale");
+        let parts =
+            [&path.group, &path.version, &path.namespace, &path.resource, &path.name, &path.subresource];
+        assert_eq!(parts, ["apps", "v1", "a", "deployments", "b", "scale"]);
+        let path = resource_path("/api/v1/namespaces/a/status");
+        assert_eq!(
+            (path.resource.as_str(), path.name.as_str(), path.subresource.as_str()),
+            ("namespaces", "a", "status")
+        );
+        let path = resource_path("/api/v1/watch/namespaces/a/pods/x%3Ay/");
+        assert!(path.watch);
+        assert_eq!((path.namespace.as_str(), path.name.as_str()), ("a", "x:y"));
+        assert_eq!(Target::parse(&"/apis/apps/v1/".parse().unwrap()), Target::Page("/apis/apps/v1".into()));
+    }
+
+    #[test]
+    fn query_values_are_decoded() {
+        let query = Query::parse(&"/?a=x%2Cy+z&watch&n=5&bad=x&f=FALSE".parse().unwrap());
+        assert_eq!(query.text("a"), "x,y z");
+        assert_eq!(
+            (query.bool("watch"), query.bool("f"), query.bool("none")),
+            (Some(true), Some(false), None)
+        );
+        assert_eq!(query.int("n"), Ok(Some(5)));
+        assert_eq!(query.int("bad"), Err("strconv.ParseInt: parsing \"x\": invalid syntax".into()));
+    }
+}

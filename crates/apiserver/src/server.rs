@@ -1,0 +1,102 @@
+//! The server's parts, and the way of a request through them.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Uri};
+use mizzen_kinds as kinds;
+use mizzen_registry::Registry;
+use tokio::sync::watch;
+
+use crate::admission::Claims;
+use crate::answer::Answer;
+use crate::catalog::Catalog;
+use crate::chain;
+use crate::identity::User;
+use crate::metrics::Metrics;
+use crate::openapi::OpenApi;
+use crate::token::Signer;
+use crate::types::Types;
+
+/// How the server is set up.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The address that clients inside the cluster are told.
+    pub advertise: String,
+    /// Seconds after which a request that is no watch is given up.
+    pub request_timeout: u64,
+    /// The key that signs service accounts' tokens; without it there are none.
+    pub signer: Option<Arc<dyn Signer>>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { advertise: "127.0.0.1:6443".into(), request_timeout: 60, signer: None }
+    }
+}
+
+/// An API server without a network: give it requests, it gives answers.
+#[derive(Clone)]
+pub struct Server(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub registry: Registry,
+    pub catalog: Catalog,
+    pub types: Types,
+    pub openapi: OpenApi,
+    pub metrics: Metrics,
+    pub claims: Claims,
+    pub options: Options,
+    /// Turns true when the server is about to stop; watches end then.
+    pub stopping: watch::Sender<bool>,
+}
+
+impl Server {
+    /// A server for all built-in kinds.
+    pub fn new(registry: Registry, options: Options) -> Server {
+        let kinds::Catalog { kinds, schemas } = kinds::catalog();
+        let types = Types::new(&schemas);
+        let catalog = Catalog::new(registry.store(), kinds);
+        let openapi = OpenApi::new(catalog.kinds().iter().cloned().map(Into::into), Arc::new(schemas));
+        let stopping = watch::Sender::new(false);
+        Server(Arc::new(Inner {
+            registry,
+            catalog,
+            types,
+            openapi,
+            metrics: Metrics::default(),
+            claims: Claims::default(),
+            options,
+            stopping,
+        }))
+    }
+
+    /// Answers one request of `user`.
+    pub async fn call(
+        &self,
+        user: Option<User>,
+        method: Method,
+        uri: Uri,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Answer {
+        chain::answer(&self.0, user, method, uri, headers, body).await
+    }
+
+    /// The engine below.
+    pub fn registry(&self) -> &Registry {
+        &self.0.registry
+    }
+
+    /// Ends all watches and makes the server report that it is not ready.
+    pub fn stop(&self) {
+        self.0.stopping.send_replace(true);
+    }
+}
+
+impl Inner {
+    /// Whether the server is about to stop.
+    pub fn is_stopping(&self) -> bool {
+        *self.stopping.borrow()
+    }
+}

@@ -1,0 +1,36 @@
+//! The types that belong to no resource but travel all the same.
+
+use std::sync::Arc;
+
+use mizzen_object::schema::{Schemas, Struct};
+
+/// Shapes of what requests and answers carry besides objects.
+pub(crate) struct Types {
+    pub status: Arc<Struct>,
+    pub partial: Arc<Struct>,
+    pub partial_list: Arc<Struct>,
+    pub list_meta: Arc<Struct>,
+    pub delete_options: Arc<Struct>,
+    pub scale: Arc<Struct>,
+    pub eviction: Arc<Struct>,
+    pub token_request: Arc<Struct>,
+}
+
+impl Types {
+    /// Finds them among the built-in types.
+    pub fn new(schemas: &Schemas) -> Types {
+        let find = |name: &str| {
+            schemas.types.get(name).cloned().unwrap_or_else(|| Arc::new(Struct::new(name, "meta/v1", false)))
+        };
+        Types {
+            status: find("meta/v1.Status"),
+            partial: find("meta/v1.PartialObjectMetadata"),
+            partial_list: find("meta/v1.PartialObjectMetadataList"),
+            list_meta: find("meta/v1.ListMeta"),
+            delete_options: find("meta/v1.DeleteOptions"),
+            scale: find("autoscaling/v1.Scale"),
+            eviction: find("policy/v1.Eviction"),
+            token_request: find("authentication.k8s.io/v1.TokenRequest"),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Server-side apply: the client says what it wants to be there, and owns what it says.
+
+use mizzen_object::decode::decode;
+use mizzen_object::{Action, Kind, Status, Value, json, yaml};
+use mizzen_registry::{Change, Future, UpdateOptions};
+
+use super::{Call, check_name, create::finish, create::wipe, set_namespace};
+use crate::admission::{self, Claim};
+use crate::answer::Answer;
+use crate::ownership::Owning;
+use crate::{intake, options};
+
+pub(crate) async fn apply(call: &Call<'_>, action: Action) -> Result<Answer, Status> {
+    let Call { server, request, resource, .. } = call;
+    let options = options::write_options(request, "PatchOptions")?;
+    let config = config(call)?;
+    let update = UpdateOptions {
+        action,
+        user: request.user.who(),
+        dry_run: options.dry_run,
+        create: call.path.subresource.is_empty(),
+        ..UpdateOptions::default()
+    };
+    let mut change = Applied { call, config, claim: server.claims.claim() };
+    let mut warnings = Vec::new();
+    let updated = server
+        .registry
+        .update(resource, &call.key(), &mut change, &update, &admission::Checks(call), &mut warnings)
+        .await;
+    let answer =
+        updated.and_then(|updated| call.object(&updated.object, if updated.created { 201 } else { 200 }));
+    finish(call, answer, &warnings)
+}
+
+/// What is applied, as it was sent.
+pub(crate) fn config(call: &Call) -> Result<Value, Status> {
+    let document = yaml::read(&call.request.body).map_err(|error| {
+        Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {error}"))
+    })?;
+    match document.complaint {
+        Some(complaint) => Err(Status::bad_request(format!("error decoding YAML: {complaint}"))),
+        None => Ok(document.value),
+    }
+}
+
+struct Applied<'a> {
+    call: &'a Call<'a>,
+    config: Value,
+    claim: Claim,
+}
+
+impl Change for Applied<'_> {
+    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> Future<'a, Result<Value, Status>> {
+        let outcome = self.applied(current);
+        Box::pin(async { outcome })
+    }
+}
+
+impl Applied<'_> {
+    fn applied(&mut self, current: Option<&Value>) -> Result<Value, Status> {
+        let kind = self.call.resource.kind();
+        let merged = Owning::new(self.call).apply(current, &self.config)?;
+        let mut object = typed(kind, &merged)?;
+        intake::fill_defaults(kind, &mut object);
+        set_namespace(self.call.path, object.entry("metadata"))?;
+        check_name(self.call.path, &mut object)?;
+        if current.is_none() {
+            self.check_new(object.entry("metadata"))?;
+        }
+        let write = admission::Write { call: self.call, old: current, claim: &mut self.claim };
+        admission::admit(write, &mut object)?;
+        Ok(object)
+    }
+}
+
+impl Applied<'_> {
+    /// What is applied to nothing is made, unless it is meant for something in particular.
+    fn check_new(&self, metadata: &mut Value) -> Result<(), Status> {
+        let uid = metadata["uid"].str();
+        if !uid.is_empty() {
+            let why = format!(
+                "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+            );
+            return Err(Status::conflict(&self.call.resource.kind().resource(), &self.call.path.name, &why));
+        }
+        wipe(metadata);
+        metadata.remove("resourceVersion");
+        Ok(())
+    }
+}
+
+/// The merged object as one of its kind.
+fn typed(kind: &Kind, merged: &Value) -> Result<Value, Status> {
+    let text = json::to_string(merged);
+    let decoded = decode(&kind.root, text.as_bytes()).map_err(|error| {
+        let (metadata, gvk) = (&merged["metadata"], &kind.gvk);
+        let (namespace, name) = (metadata["namespace"].str(), metadata["name"].str());
+        Status::unknown(format!(
+            "failed to convert new object ({namespace}/{name}; {gvk}) to proper version: unable to convert unstructured \
+             object to {gvk}: {error}"
+        ))
+    })?;
+    Ok(decoded.value)
+}

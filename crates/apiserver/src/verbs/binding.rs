@@ -1,0 +1,118 @@
+//! Binding a pod to a node: `POST` to `pods/NAME/binding`, or to `bindings` in the old way.
+
+use mizzen_object::{GroupResource, Status, Value, Violations, value};
+use mizzen_registry::{Change, Future, Key, NoGate, UpdateOptions};
+
+use super::{Call, create::finish, set_namespace};
+use crate::answer::{self, Answer};
+use crate::{intake, options};
+
+pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
+    let Call { server, request, path, .. } = call;
+    let options = options::write_options(request, "CreateOptions")?;
+    let missing = Status::no_such_resource;
+    let bindings = server.catalog.get("", "v1", "bindings").ok_or_else(missing)?;
+    let pods = server.catalog.get("", "v1", "pods").ok_or_else(missing)?;
+    let intake = intake::object(&server.catalog, bindings.kind(), request, options.strictness)?;
+    let mut binding = intake.value;
+    set_namespace(path, binding.entry("metadata"))?;
+    check(&path.name, &binding)?;
+
+    let key = Key::new(&path.namespace, binding["metadata"]["name"].str());
+    let update = UpdateOptions {
+        user: request.user.who(),
+        dry_run: options.dry_run,
+        unchecked: true,
+        uid_precondition: true,
+        ..UpdateOptions::default()
+    };
+    let mut change = Bind { binding, now: server.registry.timestamp() };
+    let bound = server.registry.update(pods, &key, &mut change, &update, &NoGate, &mut Vec::new()).await;
+    finish(call, bound.map(|_| created(call)), &intake.warnings)
+}
+
+/// The Status that says that something was done.
+pub(super) fn created(call: &Call) -> Answer {
+    let mut status = Status::success(Default::default());
+    status.remove("details");
+    status.set("code", 201);
+    answer::value(&answer::status_kind(), Some(&call.server.types.status), &status, call.accept.whole(), 201)
+}
+
+/// Kubernetes: an invalid binding is a server error, in the words of a validation
+/// (registry/core/pod/storage).
+fn check(name: &str, binding: &Value) -> Result<(), Status> {
+    let said = binding["metadata"]["name"].str();
+    if !name.is_empty() && said != name {
+        return Err(Status::bad_request("name in URL does not match name in Binding object"));
+    }
+    let mut violations = Violations::default();
+    mizzen_kinds::validate_binding(binding, &mut violations);
+    match violations.0.as_slice() {
+        [] => Ok(()),
+        [one] => Err(Status::unknown(one.to_string())),
+        many => {
+            let all: Vec<String> = many.iter().map(ToString::to_string).collect();
+            Err(Status::unknown(format!("[{}]", all.join(", "))))
+        }
+    }
+}
+
+/// Puts a pod on the node that a binding names.
+struct Bind {
+    binding: Value,
+    now: String,
+}
+
+impl Change for Bind {
+    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> Future<'a, Result<Value, Status>> {
+        let outcome = self.bound(current.expect("a binding changes what is there"));
+        Box::pin(async { outcome })
+    }
+}
+
+impl Bind {
+    fn bound(&self, current: &Value) -> Result<Value, Status> {
+        let name = current["metadata"]["name"].str();
+        let refuse = |why: String| {
+            let resource = GroupResource { group: "".into(), resource: "pods/binding".into() };
+            Err(Status::conflict(&resource, name, &why))
+        };
+        if !current["metadata"]["deletionTimestamp"].is_null() {
+            return refuse(format!("pod {name} is being deleted, cannot be assigned to a host"));
+        }
+        let node = current["spec"]["nodeName"].str();
+        if !node.is_empty() {
+            return refuse(format!("pod {name} is already assigned to node {node:?}"));
+        }
+        if !current["spec"]["schedulingGates"].is_empty() {
+            return refuse(format!("pod {name} has non-empty .spec.schedulingGates"));
+        }
+        let mut pod = current.clone();
+        self.assign(&mut pod);
+        Ok(pod)
+    }
+
+    fn assign(&self, pod: &mut Value) {
+        pod.entry("spec").set("nodeName", self.binding["target"]["name"].clone());
+        let metadata = pod.entry("metadata");
+        for field in ["labels", "annotations"] {
+            for (key, text) in self.binding["metadata"][field].entries() {
+                metadata.entry(field).set(key, text.clone());
+            }
+        }
+        for field in ["uid", "resourceVersion"] {
+            match self.binding["metadata"][field].str() {
+                "" if field == "resourceVersion" => metadata.set(field, ""),
+                "" => {}
+                text => metadata.set(field, text),
+            }
+        }
+        let scheduled = value!({ "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": (&self.now) });
+        let conditions = pod.entry("status").entry("conditions").make_list();
+        match conditions.iter_mut().find(|condition| condition["type"].str() == "PodScheduled") {
+            Some(condition) => *condition = scheduled,
+            None => conditions.push(scheduled),
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! `DELETE` of one object or of a collection.
+
+use mizzen_object::{Details, Status};
+use mizzen_registry::{DeleteOptions, Deleted, NoGate};
+
+use super::Call;
+use crate::answer::{self, Answer, warn};
+use crate::{admission, options};
+
+pub(crate) async fn delete(call: &Call<'_>) -> Result<Answer, Status> {
+    let Call { server, request, path, resource, .. } = call;
+    let options = options::delete_options(server, request, false)?;
+    admission::on_delete(resource, path)?;
+    let deleted = server.registry.delete(resource, &call.key(), &options, &NoGate).await?;
+    let mut answer = show(call, &deleted, code(&deleted, &options))?;
+    if orphans_silently(call, &options) {
+        warn(&mut answer, &["child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning".into()]);
+    }
+    Ok(answer)
+}
+
+/// Kubernetes: only one kind warns that its dependents stay, although others orphan too.
+fn orphans_silently(call: &Call, options: &DeleteOptions) -> bool {
+    call.resource.kind().gvk.kind == "Job"
+        && options.propagation.is_none()
+        && options.orphan_dependents.is_none()
+}
+
+/// Kubernetes: 202 only for those who asked in the old way that dependents go too.
+fn code(deleted: &Deleted, options: &DeleteOptions) -> u16 {
+    if !deleted.gone && options.orphan_dependents == Some(false) { 202 } else { 200 }
+}
+
+fn show(call: &Call, deleted: &Deleted, code: u16) -> Result<Answer, Status> {
+    let kind = call.resource.kind();
+    if !deleted.gone || kind.rules.delete_answers_object {
+        return call.object(&deleted.object, code);
+    }
+    let details = Details {
+        name: call.path.name.clone(),
+        group: kind.gvk.group.clone(),
+        kind: kind.plural.clone(),
+        uid: deleted.object.value()["metadata"]["uid"].str().into(),
+        causes: Vec::new(),
+    };
+    let status = Status::success(details);
+    Ok(answer::value(
+        &answer::status_kind(),
+        Some(&call.server.types.status),
+        &status,
+        call.accept.whole(),
+        code,
+    ))
+}
+
+pub(crate) async fn delete_collection(call: &Call<'_>) -> Result<Answer, Status> {
+    let Call { server, request, path, resource, .. } = call;
+    let list = options::list_options(resource.kind(), &path.namespace, &request.query)?;
+    let options = options::delete_options(server, request, true)?;
+    let deleted = server.registry.delete_collection(resource, &list, &options, &NoGate).await?;
+    let now = server.registry.now();
+    Ok(answer::list(&server.types, resource, &deleted, call.accept, request.query.text("includeObject"), now))
+}

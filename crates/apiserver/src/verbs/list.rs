@@ -1,0 +1,16 @@
+//! `GET` of a collection.
+
+use mizzen_object::Status;
+
+use super::Call;
+use crate::answer::{self, Answer};
+use crate::options;
+
+pub(crate) fn list(call: &Call) -> Result<Answer, Status> {
+    call.check_include()?;
+    let options = options::list_options(call.resource.kind(), &call.path.namespace, &call.request.query)?;
+    let list = call.server.registry.list(call.resource, &options)?;
+    let include = call.request.query.text("includeObject");
+    let now = call.server.registry.now();
+    Ok(answer::list(&call.server.types, call.resource, &list, call.accept, include, now))
+}

@@ -1,0 +1,232 @@
+//! One file per verb: what is done with objects, and what the client gets.
+
+mod apply;
+mod binding;
+mod component_status;
+mod create;
+mod delete;
+mod eviction;
+mod get;
+mod list;
+mod patch;
+mod review;
+mod scale;
+mod token;
+mod update;
+mod watch;
+
+use std::sync::Arc;
+
+use mizzen_object::validate::names;
+use mizzen_object::{Action, Status, Value};
+use mizzen_registry::{Key, Object, Resource};
+
+use crate::answer::{self, Accept, Answer, negotiate};
+use crate::authorize::verb;
+use crate::catalog::Nowhere;
+use crate::request::{Request, ResourcePath};
+use crate::server::Inner;
+
+/// A request about a resource, on its way to its verb.
+pub(crate) struct Call<'a> {
+    pub server: &'a Arc<Inner>,
+    pub request: &'a Request,
+    pub path: &'a ResourcePath,
+    pub resource: &'a Resource,
+    pub accept: Accept,
+}
+
+/// Answers a request about a resource.
+pub(crate) async fn answer(
+    server: &Arc<Inner>,
+    request: &Request,
+    path: &ResourcePath,
+) -> Result<Answer, Status> {
+    let resource = match server.catalog.find(path) {
+        Ok(resource) => resource,
+        Err(Nowhere::Group) => return Ok(answer::text(404, "404 page not found\n")),
+        Err(Nowhere::Resource) => return Err(Status::no_such_resource()),
+    };
+    if !path.rest.is_empty() {
+        return Err(Status::no_such_resource());
+    }
+    let verb = verb(request, path);
+    check_segment(&path.name)?;
+    allowed(resource, path, request, verb)?;
+    let listed = path.name.is_empty() && matches!(verb, "list" | "watch");
+    let accept = negotiate(&request.headers, &request.query, listed)?;
+    let call = Call { server, request, path, resource, accept };
+    let outcome = call.dispatch(verb).await;
+    match resource.kind().deprecation() {
+        Some(deprecation) => create::finish(&call, outcome, &[deprecation]),
+        None => outcome,
+    }
+}
+
+/// Names that cannot stand in a path are not looked for.
+fn check_segment(name: &str) -> Result<(), Status> {
+    let problems = names::is_path_segment_name(name);
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let shown = mizzen_object::json::quote(name);
+    Err(Status::bad_request(format!("Name parameter invalid: {shown}: {}", problems.join(";"))))
+}
+
+/// Whether the resource has the verb at all.
+fn allowed(resource: &Resource, path: &ResourcePath, request: &Request, verb: &str) -> Result<(), Status> {
+    let kind = resource.kind();
+    let verbs = match path.subresource.as_str() {
+        "" => &kind.verbs,
+        name => &kind.subresource(name).ok_or_else(Status::no_such_resource)?.verbs,
+    };
+    let has = |verb: &str| verbs.iter().any(|known| known == verb);
+    // All namespaces together are there to be listed, and for nothing else.
+    if kind.is_namespaced() && path.namespace.is_empty() && !has("list") {
+        return Err(Status::no_such_resource());
+    }
+    // Creating in no namespace in particular is not possible.
+    let placed = verb != "create"
+        || !path.subresource.is_empty()
+        || !kind.is_namespaced()
+        || !path.namespace.is_empty();
+    let whole = match verb {
+        "create" => path.name.is_empty() || !path.subresource.is_empty(),
+        "update" | "patch" => !path.name.is_empty(),
+        _ => true,
+    };
+    let method = request.method.as_str();
+    // A list that cannot be watched says so itself.
+    let known = has(verb) || verb == "watch" && !path.watch && has("list");
+    let possible = method != "HEAD" && placed && whole && known;
+    let deletes_all = verb == "deletecollection" && kind.is_namespaced() && path.namespace.is_empty();
+    if possible && !deletes_all && !(path.watch && method != "GET") {
+        return Ok(());
+    }
+    Err(Status::method_not_allowed("the server does not allow this method on the requested resource"))
+}
+
+impl Call<'_> {
+    async fn dispatch(&self, verb: &str) -> Result<Answer, Status> {
+        match (self.path.subresource.as_str(), verb) {
+            ("", "get") if self.path.resource == "componentstatuses" => component_status::get(self),
+            ("", "list") if self.path.resource == "componentstatuses" => component_status::list(self),
+            ("", "get") | ("status", "get") => get::get(self),
+            ("", "list") => list::list(self),
+            ("", "watch") if self.path.resource == "componentstatuses" => Err(component_status::no_watch()),
+            ("", "watch") => watch::watch(self),
+            ("", "create") if self.path.resource == "bindings" => binding::create(self).await,
+            ("", "create") if review::is_review(self.resource.kind()) => review::create(self),
+            ("", "create") => create::create(self).await,
+            ("", "update") => update::update(self, Action::Update).await,
+            ("status", "update") => update::update(self, Action::Status).await,
+            ("", "patch") => patch::patch(self, Action::Update).await,
+            ("status", "patch") => patch::patch(self, Action::Status).await,
+            ("", "delete") => delete::delete(self).await,
+            ("", "deletecollection") => delete::delete_collection(self).await,
+            ("scale", "get") => scale::get(self),
+            ("scale", "update") => scale::update(self).await,
+            ("scale", "patch") => scale::patch(self).await,
+            ("binding", "create") => binding::create(self).await,
+            ("eviction", "create") => eviction::create(self).await,
+            ("token", "create") => token::create(self),
+            (subresource, "get" | "update" | "patch") => self.through(subresource, verb).await,
+            (subresource, _) => Err(not_here(subresource)),
+        }
+    }
+
+    /// A subresource that is the object itself under rules of its own.
+    async fn through(&self, subresource: &str, verb: &str) -> Result<Answer, Status> {
+        let resource = self.server.catalog.subresource(self.resource, subresource);
+        let resource = resource.ok_or_else(|| not_here(subresource))?;
+        let call = Call { resource, ..*self };
+        // An approval is a part of the status.
+        let action = if subresource == "approval" { Action::Status } else { Action::Update };
+        match verb {
+            "get" => get::get(&call),
+            "update" => update::update(&call, action).await,
+            _ => patch::patch(&call, action).await,
+        }
+    }
+
+    /// The object that the path names.
+    pub fn key(&self) -> Key {
+        Key::new(&self.path.namespace, &self.path.name)
+    }
+
+    /// Answers with an object.
+    pub fn object(&self, object: &Object, code: u16) -> Result<Answer, Status> {
+        self.check_include()?;
+        let include = self.request.query.text("includeObject");
+        let now = self.server.registry.now();
+        Ok(answer::object(&self.server.types, self.resource, object, self.accept, include, now, code))
+    }
+
+    /// Checks how much of an object a table row should have.
+    pub fn check_include(&self) -> Result<(), Status> {
+        let include = self.request.query.text("includeObject");
+        if matches!(self.accept.form, answer::Form::Table(_)) {
+            if self.resource.kind().columns.is_empty() {
+                return Err(answer::not_acceptable());
+            }
+            if !matches!(include, "" | "None" | "Metadata" | "Object") {
+                let shown = mizzen_object::json::quote(include);
+                return Err(Status::bad_request(format!("unrecognized includeObject value: {shown}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A subresource that discovery names but that this server cannot do yet says so.
+fn not_here(subresource: &str) -> Status {
+    Status::failure(
+        501,
+        "NotImplemented",
+        format!("the subresource {subresource} is not implemented by this server"),
+    )
+}
+
+/// Checks that an object's name and namespace are those of the path; fills them in where it says nothing.
+pub(crate) fn check_name(path: &ResourcePath, object: &mut Value) -> Result<(), Status> {
+    let metadata = object.entry("metadata");
+    let name = metadata["name"].str();
+    if name.is_empty() {
+        let name = &path.name;
+        return Err(Status::bad_request(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )));
+    }
+    if name != path.name {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            path.name
+        )));
+    }
+    let namespace = metadata["namespace"].str();
+    if !path.namespace.is_empty() && !namespace.is_empty() && namespace != path.namespace {
+        return Err(Status::bad_request(format!(
+            "the namespace of the object ({namespace}) does not match the namespace on the request ({})",
+            path.namespace
+        )));
+    }
+    set_namespace(path, metadata)
+}
+
+/// Puts an object into the namespace of the path, or out of any.
+pub(crate) fn set_namespace(path: &ResourcePath, metadata: &mut Value) -> Result<(), Status> {
+    let namespace = metadata["namespace"].str();
+    if namespace == path.namespace {
+        return Ok(());
+    }
+    if path.namespace.is_empty() {
+        metadata.remove("namespace");
+    } else if namespace.is_empty() {
+        metadata.set("namespace", &path.namespace);
+    } else {
+        return Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,233 @@
+//! `PATCH` of one object: JSON Patch, merge patch, strategic merge patch. What is applied is in `apply`.
+
+use bytes::Bytes;
+use mizzen_object::decode::{decode, restore};
+use mizzen_object::patch::{
+    JsonPatch, JsonPatchError, StrategicError, go_text, merge, repeated_keys, strategic_merge,
+};
+use mizzen_object::schema::Struct;
+use mizzen_object::{Action, GroupVersionKind, Status, Value, Violations, json};
+use mizzen_registry::{Change, Future, UpdateOptions};
+
+use super::{Call, apply, check_name, create::finish};
+use crate::admission::{self, Claim};
+use crate::answer::Answer;
+use crate::catalog::Catalog;
+use crate::intake::{self, FieldValidation, Intake};
+use crate::options;
+use crate::ownership::Owning;
+
+const JSON: &str = "application/json-patch+json";
+const MERGE: &str = "application/merge-patch+json";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
+
+pub(crate) async fn patch(call: &Call<'_>, action: Action) -> Result<Answer, Status> {
+    let Call { server, request, resource, .. } = call;
+    let form = media_type(call)?;
+    if form == Form::Apply {
+        return apply::apply(call, action).await;
+    }
+    let options = options::write_options(request, "PatchOptions")?;
+    let update = UpdateOptions {
+        action,
+        user: request.user.who(),
+        dry_run: options.dry_run,
+        ..UpdateOptions::default()
+    };
+    let mut change = Patched {
+        call,
+        form,
+        strictness: options.strictness,
+        warnings: Vec::new(),
+        claim: server.claims.claim(),
+    };
+    let mut warnings = Vec::new();
+    let updated = server
+        .registry
+        .update(resource, &call.key(), &mut change, &update, &admission::Checks(call), &mut warnings)
+        .await;
+    let mut all = change.warnings;
+    all.append(&mut warnings);
+    finish(call, updated.and_then(|updated| call.object(&updated.object, 200)), &all)
+}
+
+/// The form of the patch.
+pub(crate) fn media_type(call: &Call) -> Result<Form, Status> {
+    let media_type = call.request.header("content-type").split(';').next().unwrap_or_default().trim();
+    match media_type {
+        JSON => Ok(Form::Json),
+        MERGE => Ok(Form::Merge),
+        STRATEGIC => Ok(Form::Strategic),
+        APPLY => Ok(Form::Apply),
+        _ => Err(Status {
+            details: Some(Box::default()),
+            ..Status::failure(415, "UnsupportedMediaType", "415: Unsupported Media Type")
+        }),
+    }
+}
+
+/// The form of a patch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Json,
+    Merge,
+    Strategic,
+    /// Not a patch of what is there but what the client wants to be there.
+    Apply,
+}
+
+struct Patched<'a> {
+    call: &'a Call<'a>,
+    form: Form,
+    strictness: FieldValidation,
+    warnings: Vec<String>,
+    claim: Claim,
+}
+
+impl Change for Patched<'_> {
+    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> Future<'a, Result<Value, Status>> {
+        let outcome = self.patched(current.expect("a patch changes what is there"));
+        Box::pin(async { outcome })
+    }
+}
+
+impl Patched<'_> {
+    fn patched(&mut self, current: &Value) -> Result<Value, Status> {
+        let kind = self.call.resource.kind();
+        let outcome = apply_patch(&kind.root, self.form, &self.call.request.body, current)?;
+        let intake = read(&self.call.server.catalog, &kind.gvk, &kind.root, outcome, self.strictness)?;
+        self.warnings = intake.warnings;
+        let mut object = intake.value;
+        intake::fill_defaults(kind, &mut object);
+        check_name(self.call.path, &mut object)?;
+        Owning::new(self.call).update(Some(current), &mut object);
+        let write = admission::Write { call: self.call, old: Some(current), claim: &mut self.claim };
+        admission::admit(write, &mut object)?;
+        Ok(object)
+    }
+}
+
+/// Reads a patched document as an object of its kind again.
+pub(crate) fn read(
+    catalog: &Catalog,
+    gvk: &GroupVersionKind,
+    root: &Struct,
+    patched: Outcome,
+    strictness: FieldValidation,
+) -> Result<Intake, Status> {
+    let text = json::to_string(&patched.value);
+    let shown = patched.shown.as_deref().unwrap_or(&text);
+    // Kubernetes: a strategic merge patch is not asked what kind it made of the object.
+    let strategic = patched.shown.is_some();
+    if let Some(problem) = wrong_kind(catalog, &patched.value, gvk).filter(|_| !strategic) {
+        return Err(invalid_patch(shown, &problem));
+    }
+    let decoded = if strategic { restore(root, patched.value) } else { decode(root, text.as_bytes()) };
+    let decoded = decoded.map_err(|error| invalid_patch(shown, &error.to_string()))?;
+    let mut complaints = patched.complaints;
+    complaints.extend(decoded.complaints);
+    let read = intake::Read { value: decoded.value, complaints };
+    intake::judge(read, strictness)
+        .map_err(|complaints| invalid_patch(shown, &intake::strict_error(&complaints)))
+}
+
+/// A patched document before it is read as an object.
+pub(crate) struct Outcome {
+    pub value: Value,
+    pub complaints: Vec<String>,
+    /// What error messages show instead of the document.
+    pub shown: Option<String>,
+}
+
+/// Applies a patch of any form to an object.
+pub(crate) fn apply_patch(
+    root: &Struct,
+    form: Form,
+    patch: &Bytes,
+    current: &Value,
+) -> Result<Outcome, Status> {
+    let mut value = current.clone();
+    match form {
+        Form::Json => {
+            let patch = JsonPatch::parse(patch).map_err(refused)?;
+            patch.apply(&mut value).map_err(refused)?;
+            Ok(Outcome { value, complaints: patch.complaints, shown: None })
+        }
+        Form::Merge => {
+            let document = merge_document(patch)?;
+            let complaints = repeated_keys(patch);
+            merge(&mut value, document);
+            Ok(Outcome { value, complaints, shown: None })
+        }
+        Form::Strategic => strategic(root, patch, value),
+        Form::Apply => unreachable!("what is applied is no patch"),
+    }
+}
+
+fn merge_document(patch: &Bytes) -> Result<Value, Status> {
+    let refuse = |problem: String| Status::bad_request(format!("error decoding patch: {problem}"));
+    match json::parse(patch).map_err(|error| refuse(error.to_string()))? {
+        document @ Value::Map(_) => Ok(document),
+        Value::Null => Err(Status::bad_request("Invalid JSON Patch")),
+        other => {
+            let word = other.go_word();
+            Err(refuse(format!(
+                "json: cannot unmarshal {word} into Go value of type map[string]interface {{}}"
+            )))
+        }
+    }
+}
+
+fn strategic(root: &Struct, patch: &Bytes, mut value: Value) -> Result<Outcome, Status> {
+    let mut document = json::parse(patch).map_err(|error| Status::bad_request(error.to_string()))?;
+    let complaints = repeated_keys(patch);
+    strategic_merge(root, &mut value, &mut document).map_err(|error| match error {
+        StrategicError::BadRequest(message) => Status::bad_request(message),
+        StrategicError::Unprocessable(_) => unprocessable(),
+        StrategicError::Internal(message) => Status::unknown(message),
+    })?;
+    // What is left of the patch after merging is what upstream shows.
+    Ok(Outcome { value, complaints, shown: Some(go_text(&document)) })
+}
+
+fn refused(error: JsonPatchError) -> Status {
+    match error {
+        JsonPatchError::Malformed(problem) => Status::bad_request(format!("error decoding patch: {problem}")),
+        JsonPatchError::TooLong(_) => {
+            Status::failure(413, "RequestEntityTooLarge", format!("Request entity too large: {error}"))
+        }
+        JsonPatchError::Failed(_) => unprocessable(),
+    }
+}
+
+/// 422: the patch does not fit the object.
+fn unprocessable() -> Status {
+    Status {
+        details: Some(Box::default()),
+        ..Status::failure(422, "Invalid", "the server rejected our request due to an error in our request")
+    }
+}
+
+/// Why the patched document is not of its kind any more.
+fn wrong_kind(catalog: &Catalog, value: &Value, expected: &GroupVersionKind) -> Option<String> {
+    let (kind, api_version) = (value["kind"].str(), value["apiVersion"].str());
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let kind = if kind.is_empty() { &expected.kind } else { kind };
+    let said = match api_version {
+        "" => GroupVersionKind { kind: kind.into(), ..expected.clone() },
+        _ => GroupVersionKind { group: group.into(), version: version.into(), kind: kind.into() },
+    };
+    if said == *expected {
+        return None;
+    }
+    Some(intake::kind_problem(catalog, &said, expected))
+}
+
+/// 422: what came out of a patch makes no sense.
+fn invalid_patch(shown: &str, problem: &str) -> Status {
+    let nothing = GroupVersionKind { group: "".into(), version: "".into(), kind: "".into() };
+    let mut violations = Violations::default();
+    violations.invalid("patch", shown, problem);
+    Status::invalid(&nothing, "", &violations)
+}

@@ -1,0 +1,59 @@
+//! `PUT` of one object.
+
+use mizzen_object::{Action, Status, Value};
+use mizzen_registry::{Change, Future, UpdateOptions};
+
+use super::{Call, check_name, create::finish};
+use crate::admission::{self, Claim};
+use crate::answer::Answer;
+use crate::ownership::Owning;
+use crate::{intake, options};
+
+pub(crate) async fn update(call: &Call<'_>, action: Action) -> Result<Answer, Status> {
+    let Call { server, request, path, resource, .. } = call;
+    let options = options::write_options(request, "UpdateOptions")?;
+    let intake = intake::object(&server.catalog, resource.kind(), request, options.strictness)?;
+    let (mut object, mut warnings) = (intake.value, intake.warnings);
+    check_name(path, &mut object)?;
+
+    let update = UpdateOptions {
+        action,
+        user: request.user.who(),
+        dry_run: options.dry_run,
+        create: action == Action::Update && resource.kind().rules.create_on_update,
+        uid_precondition: true,
+        ..UpdateOptions::default()
+    };
+    let mut change = Replace { call, object, claim: server.claims.claim() };
+    let updated = server
+        .registry
+        .update(resource, &call.key(), &mut change, &update, &admission::Checks(call), &mut warnings)
+        .await;
+    let answer =
+        updated.and_then(|updated| call.object(&updated.object, if updated.created { 201 } else { 200 }));
+    finish(call, answer, &warnings)
+}
+
+/// The object as the client wants it, whatever is there.
+struct Replace<'a> {
+    call: &'a Call<'a>,
+    object: Value,
+    claim: Claim,
+}
+
+impl Change for Replace<'_> {
+    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> Future<'a, Result<Value, Status>> {
+        let outcome = self.replaced(current);
+        Box::pin(async { outcome })
+    }
+}
+
+impl Replace<'_> {
+    fn replaced(&mut self, current: Option<&Value>) -> Result<Value, Status> {
+        let mut object = self.object.clone();
+        Owning::new(self.call).update(current, &mut object);
+        let write = admission::Write { call: self.call, old: current, claim: &mut self.claim };
+        admission::admit(write, &mut object)?;
+        Ok(object)
+    }
+}

@@ -1,0 +1,318 @@
+//! `GET` with `watch`: the events of a collection, as they happen.
+//!
+//! A watch pulls: it looks for events only when its client has room for them. A client that does not read
+//! costs a cursor and nothing else, and is told when it has fallen too far behind.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use mizzen_object::schema::{self, Struct};
+use mizzen_object::seam::Random;
+use mizzen_object::{Status, Value, json, proto};
+use mizzen_registry::{Event, Object, Resource, Revision, Watch, WatchOptions};
+use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval_at, sleep};
+
+use super::Call;
+use crate::answer::{self, Accept, Answer, Body, Encoding, Form, Source, Table};
+use crate::metrics::Gauge;
+use crate::options;
+use crate::server::Inner;
+
+/// How often a client that wants bookmarks gets one.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// How long a watch lasts at least when its client does not say, in seconds; at most twice that.
+const LASTS: u64 = 30 * 60;
+
+pub(crate) fn watch(call: &Call) -> Result<Answer, Status> {
+    let Call { server, request, path, resource, accept } = call;
+    call.check_include()?;
+    let query = &request.query;
+    options::check_version(query, true)?;
+    let asked = query.int("timeoutSeconds").map_err(Status::bad_request)?;
+    let selection = options::selection(resource.kind(), &path.namespace, &path.name, query)?;
+    let initial = query.bool("sendInitialEvents");
+    let options = WatchOptions { selection, version: query.text("resourceVersion").into(), initial };
+    let bookmarks = query.bool("allowWatchBookmarks").unwrap_or(false);
+    let lasts = duration(asked, server.registry.random());
+    let partial = server.types.partial.clone();
+    let include = query.text("includeObject").into();
+    let writer = Writer { resource: (*resource).clone(), accept: *accept, include, partial, headings: true };
+
+    let stream = match server.registry.watch(resource, options) {
+        Ok(watch) => Stream::new(server, watch, writer, lasts, bookmarks, initial == Some(true) && bookmarks),
+        // Kubernetes: a version that is no more is told in the stream, not by the status code.
+        Err(status) if status.code == 410 => Stream::failed(server, writer, lasts, &status),
+        Err(status) => return Err(status),
+    };
+    Ok(answer::answer(200, stream_type(*accept), Body::stream(stream)))
+}
+
+fn duration(asked: Option<i64>, random: &dyn Random) -> Duration {
+    let seconds = asked.and_then(|seconds| u64::try_from(seconds).ok()).filter(|seconds| *seconds > 0);
+    Duration::from_secs(seconds.unwrap_or_else(|| {
+        let mut bytes = [0; 8];
+        random.fill(&mut bytes);
+        LASTS + u64::from_le_bytes(bytes) % LASTS
+    }))
+}
+
+fn stream_type(accept: Accept) -> &'static str {
+    match accept.encoding {
+        Encoding::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+        _ => "application/json",
+    }
+}
+
+/// The step that a stream is waiting for.
+type Pending = Pin<Box<dyn Future<Output = (Watch, Result<Vec<Event>, Status>)> + Send>>;
+
+/// A watch as the body of a response.
+struct Stream {
+    server: Arc<Inner>,
+    pending: Option<Pending>,
+    writer: Writer,
+    end: Pin<Box<Sleep>>,
+    bookmarks: Option<Interval>,
+    /// Whether the client is told when everything that was there has been sent.
+    announces: bool,
+    stopping: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// What is to be sent before anything else.
+    first: Option<Bytes>,
+    last_version: Revision,
+    gauge: Gauge,
+}
+
+impl Stream {
+    fn new(
+        server: &Arc<Inner>,
+        watch: Watch,
+        writer: Writer,
+        lasts: Duration,
+        bookmarks: bool,
+        announces: bool,
+    ) -> Stream {
+        let bookmarks = bookmarks.then(|| {
+            let mut ticks = interval_at(Instant::now() + BOOKMARK_EVERY, BOOKMARK_EVERY);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            ticks
+        });
+        let mut stopping = server.stopping.subscribe();
+        let gauge = server.metrics.watching(writer.resource.kind());
+        Stream {
+            server: server.clone(),
+            pending: Some(next(watch)),
+            writer,
+            end: Box::pin(sleep(lasts)),
+            bookmarks,
+            announces,
+            stopping: Box::pin(async move {
+                let _ = stopping.wait_for(|stopping| *stopping).await;
+            }),
+            first: None,
+            last_version: Revision::ZERO,
+            gauge,
+        }
+    }
+
+    /// A stream that says what went wrong and ends.
+    fn failed(server: &Arc<Inner>, mut writer: Writer, lasts: Duration, status: &Status) -> Stream {
+        let first = Some(writer.error(&server.types.status, status));
+        Stream {
+            server: server.clone(),
+            pending: None,
+            end: Box::pin(sleep(lasts)),
+            bookmarks: None,
+            announces: false,
+            stopping: Box::pin(std::future::pending()),
+            first,
+            last_version: Revision::ZERO,
+            gauge: server.metrics.watching(writer.resource.kind()),
+            writer,
+        }
+    }
+
+    /// Whether the time is up or the server is stopping, told without waiting for it.
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.end.deadline() || self.server.is_stopping()
+    }
+
+    fn frames(&mut self, events: Vec<Event>) -> Option<Bytes> {
+        let now = self.server.registry.now();
+        self.gauge.sent(events.len());
+        let mut frames = Vec::with_capacity(events.len());
+        for event in events {
+            match event {
+                Event::Object(change, object) => {
+                    frames.push(self.writer.event(change.word(), &object, now));
+                }
+                Event::Initial(version) if self.announces => {
+                    frames.push(self.writer.bookmark(version, true, now));
+                }
+                Event::Initial(_) => {}
+            }
+        }
+        join(frames)
+    }
+
+    fn poll_bookmark(&mut self, context: &mut Context, version: Revision) -> Option<Bytes> {
+        let ticks = self.bookmarks.as_mut()?;
+        if ticks.poll_tick(context).is_pending() {
+            return None;
+        }
+        if version <= self.last_version {
+            return None;
+        }
+        self.last_version = version;
+        Some(self.writer.bookmark(version, false, self.server.registry.now()))
+    }
+}
+
+fn next(mut watch: Watch) -> Pending {
+    Box::pin(async move {
+        let events = watch.next().await;
+        (watch, events)
+    })
+}
+
+/// One buffer for everything that is ready.
+fn join(mut frames: Vec<Bytes>) -> Option<Bytes> {
+    match frames.len() {
+        0 => None,
+        1 => frames.pop(),
+        _ => {
+            let mut all = BytesMut::with_capacity(frames.iter().map(Bytes::len).sum());
+            frames.iter().for_each(|frame| all.extend_from_slice(frame));
+            Some(all.freeze())
+        }
+    }
+}
+
+impl Source for Stream {
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context) -> Poll<Option<Bytes>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(first));
+        }
+        // Read before looking for events: whatever this revision covers is in the window by now.
+        let seen = self.server.registry.store().revision();
+        while let Some(pending) = &mut self.pending {
+            let Poll::Ready((watch, outcome)) = pending.as_mut().poll(context) else { break };
+            match outcome {
+                Ok(events) => {
+                    self.pending = Some(next(watch));
+                    if self.is_over() {
+                        return Poll::Ready(None);
+                    }
+                    if let Some(frames) = self.frames(events) {
+                        return Poll::Ready(Some(frames));
+                    }
+                }
+                Err(status) => {
+                    self.pending = None;
+                    let server = self.server.clone();
+                    return Poll::Ready(Some(self.writer.error(&server.types.status, &status)));
+                }
+            }
+        }
+        // Waited for only when there is nothing to tell.
+        let over =
+            self.end.as_mut().poll(context).is_ready() || self.stopping.as_mut().poll(context).is_ready();
+        if over || self.pending.is_none() {
+            return Poll::Ready(None);
+        }
+        match self.poll_bookmark(context, seen) {
+            Some(bookmark) => Poll::Ready(Some(bookmark)),
+            None => Poll::Pending,
+        }
+    }
+}
+
+/// Writes events in the form that was asked for.
+struct Writer {
+    resource: Resource,
+    accept: Accept,
+    include: String,
+    partial: Arc<Struct>,
+    /// Columns are described in the first table only.
+    headings: bool,
+}
+
+impl Writer {
+    fn event(&mut self, word: &'static str, object: &Object, now: i64) -> Bytes {
+        if let (Form::Whole, Encoding::Json, Some(forms)) =
+            (self.accept.form, self.accept.encoding, object.forms(&self.resource))
+        {
+            let (kept, frame) = forms.frame.get_or_init(|| (word, json_frame(word, &object.json)));
+            return if *kept == word { frame.clone() } else { json_frame(word, &object.json) };
+        }
+        let text = self.text(object, now);
+        self.frame(word, object, text)
+    }
+
+    fn text(&mut self, object: &Object, now: i64) -> Bytes {
+        match self.accept.form {
+            Form::Whole => object.json.clone(),
+            Form::Metadata(version) => answer::partial(object, version),
+            Form::Table(version) => {
+                let headings = std::mem::replace(&mut self.headings, false);
+                let table =
+                    Table { resource: &self.resource, version, include: &self.include, now, headings };
+                table.text(std::slice::from_ref(object), None)
+            }
+        }
+    }
+
+    fn frame(&self, word: &str, object: &Object, text: Bytes) -> Bytes {
+        match (self.accept.encoding, self.accept.form) {
+            (Encoding::Protobuf, Form::Whole) => {
+                let message = answer::message(&self.resource, object);
+                proto::watch_frame(word, &proto::envelope(&self.resource.kind().gvk, &message)).into()
+            }
+            (Encoding::Protobuf, Form::Metadata(version)) => {
+                let gvk = answer::meta_kind(version, "PartialObjectMetadata");
+                let value = json::parse(&text).unwrap_or_default();
+                let object = proto::encode_object(&gvk, &self.partial, &value);
+                proto::watch_frame(word, &object).into()
+            }
+            _ => json_frame(word, &text),
+        }
+    }
+
+    /// An object with nothing but a version: everything up to it has been told.
+    fn bookmark(&mut self, version: Revision, initial: bool, now: i64) -> Bytes {
+        let kind = self.resource.kind();
+        let mut object =
+            mizzen_object::value!({ "kind": (&kind.gvk.kind), "apiVersion": (kind.gvk.api_version()) });
+        let metadata = object.entry("metadata");
+        metadata.set("resourceVersion", version.to_string());
+        if initial {
+            metadata.entry("annotations").set("k8s.io/initial-events-end", "true");
+        }
+        schema::canonical(&kind.root, &mut object);
+        let object = Object::unstored(json::to_string(&object).into());
+        self.event("BOOKMARK", &object, now)
+    }
+
+    fn error(&mut self, status_type: &Struct, status: &Status) -> Bytes {
+        let value: Value = status.to_value();
+        match self.accept.encoding {
+            Encoding::Protobuf => {
+                let gvk = answer::status_kind();
+                proto::watch_frame("ERROR", &proto::encode_object(&gvk, status_type, &value)).into()
+            }
+            _ => json_frame("ERROR", json::to_string(&value).as_bytes()),
+        }
+    }
+}
+
+fn json_frame(word: &str, object: &[u8]) -> Bytes {
+    let mut frame = Vec::with_capacity(object.len() + 40);
+    frame.extend_from_slice(b"{\"type\":\"");
+    frame.extend_from_slice(word.as_bytes());
+    frame.extend_from_slice(b"\",\"object\":");
+    frame.extend_from_slice(object);
+    frame.extend_from_slice(b"}\n");
+    frame.into()
+}

@@ -1,0 +1,57 @@
+//! Lists in pages and lists of the past.
+
+use crate::rig::{CONFIG_MAPS, Reply, Rig};
+
+/// The path of the page after this one; none after the last.
+fn next_page(page: &Reply) -> Option<String> {
+    let token = page.body.at("metadata.continue").str();
+    (!token.is_empty()).then(|| format!("{CONFIG_MAPS}?limit=10&continue={token}"))
+}
+
+#[tokio::test]
+async fn pages_show_one_moment_whatever_is_written_meanwhile() {
+    let rig = Rig::new().await;
+    for number in 10..35 {
+        rig.make(&format!("n{number}"), "").await;
+    }
+    let first = rig.get(&format!("{CONFIG_MAPS}?limit=10")).await.expect(200);
+    assert_eq!(first.body.at("metadata.remainingItemCount").int(), 15);
+    let (version, mut names, mut page) = (first.version(), first.names(), first);
+    while let Some(path) = next_page(&page) {
+        rig.make(&format!("n{}5a", names.len()), "").await;
+        rig.delete(&format!("{CONFIG_MAPS}/n{}", 9 + names.len() + 3), "").await.expect(200);
+        page = rig.get(&path).await.expect(200);
+        assert_eq!(page.version(), version);
+        names.extend(page.names());
+    }
+    let expected: Vec<String> = (10..35).map(|number| format!("n{number}")).collect();
+    assert_eq!(names, expected);
+}
+
+#[tokio::test]
+async fn a_token_that_was_tampered_with_is_refused() {
+    let rig = Rig::new().await;
+    for token in ["nonsense", "e30", "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiIuLi9zZWNyZXRzIn0"] {
+        rig.get(&format!("{CONFIG_MAPS}?limit=1&continue={token}")).await.expect(400);
+    }
+}
+
+#[tokio::test]
+async fn a_version_can_be_matched_exactly_or_at_least() {
+    let rig = Rig::new().await;
+    let version = rig.make("a", "").await.version();
+    rig.make("b", "").await;
+    let list = |query: String| {
+        let rig = rig.clone();
+        async move { rig.get(&format!("{CONFIG_MAPS}?{query}")).await }
+    };
+    let exact = list(format!("resourceVersion={version}&resourceVersionMatch=Exact")).await.expect(200);
+    assert_eq!((exact.names(), exact.version()), (vec!["a".to_owned()], version));
+    let newer =
+        list(format!("resourceVersion={version}&resourceVersionMatch=NotOlderThan")).await.expect(200);
+    assert_eq!(newer.names(), ["a", "b"]);
+    list("resourceVersionMatch=Exact".into()).await.expect(422);
+    list("resourceVersion=0&resourceVersionMatch=Exact".into()).await.expect(422);
+    list("resourceVersion=1&resourceVersionMatch=Nonsense".into()).await.expect(422);
+    list(format!("resourceVersion={}&resourceVersionMatch=NotOlderThan", version + 1000)).await.expect(504);
+}

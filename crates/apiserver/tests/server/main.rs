@@ -1,0 +1,9 @@
+//! A server without a network, on virtual time: what one request alone does not show.
+
+mod rig;
+
+mod delete;
+mod list;
+mod race;
+mod time;
+mod watch;

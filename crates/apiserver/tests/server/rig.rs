@@ -1,0 +1,162 @@
+//! A server, a clock that tests move, and a client that speaks JSON.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Uri, header};
+use http_body_util::BodyExt as _;
+use mizzen_apiserver::{Answer, Body, Options, Server, User};
+use mizzen_object::seam::{Clock, Random};
+use mizzen_object::{Value, json};
+use mizzen_registry::Registry;
+use mizzen_registry::Store;
+use tokio::time::Instant;
+
+pub const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// Tokio's time, which tests pause, as the time of day.
+struct VirtualClock(Instant);
+
+impl Clock for VirtualClock {
+    fn now(&self) -> (i64, u32) {
+        let since = self.0.elapsed();
+        (1_800_000_000 + i64::try_from(since.as_secs()).unwrap(), since.subsec_nanos())
+    }
+}
+
+/// Bytes from a counter: different every time, the same in every run.
+struct Counter(AtomicU64);
+
+impl Random for Counter {
+    fn fill(&self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            let number = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+            let number = (number ^ (number >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            chunk.copy_from_slice(&number.to_le_bytes()[..chunk.len()]);
+        }
+    }
+}
+
+/// A server with the namespace `default` and somebody who may do everything.
+#[derive(Clone)]
+pub struct Rig {
+    pub server: Server,
+}
+
+impl Rig {
+    pub async fn new() -> Rig {
+        let clock = Arc::new(VirtualClock(Instant::now()));
+        let random = Arc::new(Counter(AtomicU64::new(1)));
+        let registry = Registry::new(Store::in_memory(Default::default()), clock, random);
+        let rig = Rig { server: Server::new(registry, Options::default()) };
+        rig.post("/api/v1/namespaces", r#"{"metadata":{"name":"default"}}"#).await.expect(201);
+        rig
+    }
+
+    pub async fn get(&self, path: &str) -> Reply {
+        self.call("GET", path, "").await
+    }
+
+    pub async fn post(&self, path: &str, body: &str) -> Reply {
+        self.call("POST", path, body).await
+    }
+
+    pub async fn put(&self, path: &str, body: &str) -> Reply {
+        self.call("PUT", path, body).await
+    }
+
+    /// A merge patch.
+    pub async fn patch(&self, path: &str, body: &str) -> Reply {
+        self.call("PATCH", path, body).await
+    }
+
+    pub async fn delete(&self, path: &str, body: &str) -> Reply {
+        self.call("DELETE", path, body).await
+    }
+
+    async fn call(&self, method: &str, path: &str, body: &str) -> Reply {
+        let answer = self.send(method, path, body).await;
+        let status = answer.status().as_u16();
+        let body = answer.into_body().collect().await.expect("bodies do not fail").to_bytes();
+        Reply {
+            status,
+            body: json::parse(&body).unwrap_or_else(|_| String::from_utf8_lossy(&body).into_owned().into()),
+        }
+    }
+
+    async fn send(&self, method: &str, path: &str, body: &str) -> Answer {
+        let mut headers = HeaderMap::new();
+        let media_type = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+        let (method, uri): (Method, Uri) = (method.parse().unwrap(), path.parse().unwrap());
+        let user = User::master("admin");
+        self.server.call(Some(user), method, uri, headers, Bytes::from(body.to_owned())).await
+    }
+
+    /// Makes a ConfigMap with a text in it.
+    pub async fn make(&self, name: &str, text: &str) -> Reply {
+        let body = format!(r#"{{"metadata":{{"name":"{name}"}},"data":{{"text":"{text}"}}}}"#);
+        self.post(CONFIG_MAPS, &body).await.expect(201)
+    }
+
+    /// The events of a collection.
+    pub async fn watch(&self, path: &str) -> Events {
+        let answer = self.send("GET", path, "").await;
+        assert_eq!(answer.status(), 200);
+        Events { body: answer.into_body(), rest: Vec::new() }
+    }
+}
+
+/// A whole answer.
+#[derive(Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub body: Value,
+}
+
+impl Reply {
+    /// Itself, if its status is the expected one.
+    #[track_caller]
+    pub fn expect(self, status: u16) -> Reply {
+        assert_eq!(self.status, status, "{}", json::to_string(&self.body));
+        self
+    }
+
+    pub fn version(&self) -> u64 {
+        self.body.at("metadata.resourceVersion").str().parse().expect("a version")
+    }
+
+    /// The names of a list's items.
+    pub fn names(&self) -> Vec<String> {
+        self.body["items"].list().iter().map(|item| item.at("metadata.name").str().to_owned()).collect()
+    }
+}
+
+/// A watch's events, as they come.
+pub struct Events {
+    body: Body,
+    rest: Vec<u8>,
+}
+
+impl Events {
+    /// The next event, or none when the watch is over. Virtual time passes while it waits.
+    pub async fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.rest.drain(..=end).collect();
+                return Some(json::parse(&line).expect("sound JSON"));
+            }
+            let frame = self.body.frame().await?.expect("bodies do not fail");
+            self.rest.extend_from_slice(&frame.into_data().expect("data"));
+        }
+    }
+
+    /// The next event as `TYPE name`, or as `end`.
+    pub async fn next_name(&mut self) -> String {
+        match self.next().await {
+            Some(event) => format!("{} {}", event["type"].str(), event.at("object.metadata.name").str()),
+            None => "end".into(),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What a watcher is told, and in which order.
+
+use crate::rig::{CONFIG_MAPS, Rig};
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_from_a_version_tells_what_came_after() {
+    let rig = Rig::new().await;
+    rig.make("before", "").await;
+    let version = rig.get(CONFIG_MAPS).await.version();
+    rig.make("a", "").await;
+    rig.patch(&format!("{CONFIG_MAPS}/a"), r#"{"data":{"x":"y"}}"#).await.expect(200);
+    rig.delete(&format!("{CONFIG_MAPS}/a"), "").await.expect(200);
+    let mut events =
+        rig.watch(&format!("{CONFIG_MAPS}?watch=1&resourceVersion={version}&timeoutSeconds=1")).await;
+    for expected in ["ADDED a", "MODIFIED a", "DELETED a", "end"] {
+        assert_eq!(events.next_name().await, expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn versions_in_a_watch_only_grow() {
+    let rig = Rig::new().await;
+    let mut events = rig.watch(&format!("{CONFIG_MAPS}?watch=1")).await;
+    let mut last = 0;
+    for number in 0..50 {
+        rig.make(&format!("n{number}"), "").await;
+        if number % 3 == 0 {
+            rig.delete(&format!("{CONFIG_MAPS}/n{number}"), "").await.expect(200);
+        }
+    }
+    for _ in 0..50 + 17 {
+        let event = events.next().await.expect("an event");
+        let version: u64 = event.at("object.metadata.resourceVersion").str().parse().unwrap();
+        assert!(version > last, "{version} after {last}");
+        last = version;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_enters_or_leaves_a_selector_is_added_or_deleted() {
+    let rig = Rig::new().await;
+    let path = format!("{CONFIG_MAPS}/a");
+    let mut events = rig.watch(&format!("{CONFIG_MAPS}?watch=1&labelSelector=on&timeoutSeconds=1")).await;
+    rig.make("a", "").await;
+    rig.patch(&path, r#"{"metadata":{"labels":{"on":""}}}"#).await.expect(200);
+    rig.patch(&path, r#"{"data":{"x":"y"}}"#).await.expect(200);
+    let left = rig.patch(&path, r#"{"metadata":{"labels":{"on":null}}}"#).await.expect(200);
+    for expected in ["ADDED a", "MODIFIED a"] {
+        assert_eq!(events.next_name().await, expected);
+    }
+    // Kubernetes: what leaves is shown as it was, at the version at which it left.
+    let event = events.next().await.expect("an event");
+    assert_eq!(event["type"].str(), "DELETED");
+    assert_eq!(event.at("object.metadata.resourceVersion").str(), left.version().to_string());
+    assert_eq!(event.at("object.metadata.labels").entries().count(), 1);
+    assert_eq!(events.next_name().await, "end");
+}
+
+#[tokio::test(start_paused = true)]
+async fn initial_events_end_with_a_bookmark() {
+    let rig = Rig::new().await;
+    rig.make("a", "").await;
+    rig.make("b", "").await;
+    let query = "watch=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=1";
+    let mut events = rig.watch(&format!("{CONFIG_MAPS}?{query}")).await;
+    assert_eq!(events.next_name().await, "ADDED a");
+    assert_eq!(events.next_name().await, "ADDED b");
+    let bookmark = events.next().await.expect("a bookmark");
+    assert_eq!(bookmark["type"].str(), "BOOKMARK");
+    assert_eq!(bookmark["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"].str(), "true");
+    rig.make("c", "").await;
+    assert_eq!(events.next_name().await, "ADDED c");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stopping_server_ends_its_watches() {
+    let rig = Rig::new().await;
+    let mut events = rig.watch(&format!("{CONFIG_MAPS}?watch=1")).await;
+    rig.server.stop();
+    assert_eq!(events.next_name().await, "end");
+    rig.get("/readyz").await.expect(500);
+    rig.get("/livez").await.expect(200);
+}
