@@ -1,0 +1,430 @@
+//! One connection to an API server, as cheap as a load generator's must be.
+//!
+//! HTTP/2 over TLS with client-go's flow-control windows; HTTP/1.1 where the server does not offer better. Bodies are
+//! counted, not parsed. A status other than 2xx is an error that carries the server's own message.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::{http1, http2};
+use hyper::header::{self, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode, Uri};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use super::kubeconfig::Kubeconfig;
+use super::tls::{self, TlsError};
+
+/// No single answer may take longer; upstream gives up after 60 s itself.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// What is kept of a body that is only counted: enough for a list's metadata.
+const HEAD_BYTES: usize = 4096;
+/// Kubernetes: the windows of Go's HTTP/2 transport, which client-go uses (net/http, h2_bundle.go).
+const STREAM_WINDOW: u32 = 4 << 20;
+const CONNECTION_WINDOW: u32 = 1 << 30;
+
+pub(crate) const JSON: &str = "application/json";
+pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+pub(crate) const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+pub(crate) const MERGE_PATCH: &str = "application/merge-patch+json";
+
+/// Where a server is and how to speak to it. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Endpoint(Arc<Address>);
+
+struct Address {
+    /// `https://host:port`, what every HTTP/2 request begins with.
+    origin: String,
+    /// The path below which the API lives, usually empty.
+    prefix: String,
+    authority: String,
+    socket: (String, u16),
+    tls: Option<(TlsConnector, ServerName<'static>)>,
+    token: Option<HeaderValue>,
+}
+
+/// Why a kubeconfig does not lead to a server.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum EndpointError {
+    #[error("{0:?} is not a server address")]
+    Address(String),
+    #[error("the token is not fit for a header")]
+    Token,
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+}
+
+/// Why a call did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CallError {
+    #[error("cannot connect to {authority}")]
+    Connect { authority: String, source: std::io::Error },
+    #[error("no HTTP connection to {authority}")]
+    Handshake { authority: String, source: hyper::Error },
+    #[error("{call}: connection failed")]
+    Transport { call: String, source: hyper::Error },
+    #[error("{call}: no answer within {} s", PATIENCE.as_secs())]
+    Timeout { call: String },
+    #[error("{call}: {status}: {message}")]
+    Refused { call: String, status: StatusCode, message: String },
+    #[error("{call}: {complaint}")]
+    Unexpected { call: String, complaint: String },
+}
+
+impl CallError {
+    /// The status of the server's refusal, if it answered at all.
+    pub fn status(&self) -> Option<StatusCode> {
+        match self {
+            Self::Refused { status, .. } => Some(*status),
+            _ => None,
+        }
+    }
+}
+
+impl Endpoint {
+    pub fn new(kubeconfig: &Kubeconfig) -> Result<Self, EndpointError> {
+        let wrong = || EndpointError::Address(kubeconfig.server.clone());
+        let uri: Uri = kubeconfig.server.parse().map_err(|_| wrong())?;
+        let host = uri.host().ok_or_else(wrong)?.trim_matches(['[', ']']).to_owned();
+        let secure = uri.scheme_str().unwrap_or("https") == "https";
+        let authority = uri.authority().ok_or_else(wrong)?.to_string();
+
+        let tls = secure.then(|| {
+            let name = kubeconfig.tls_server_name.clone().unwrap_or_else(|| host.clone());
+            let name = ServerName::try_from(name).map_err(|_| wrong())?;
+            Ok::<_, EndpointError>((TlsConnector::from(Arc::new(tls::config(kubeconfig)?)), name))
+        });
+        let token = kubeconfig.token.as_ref().map(|token| HeaderValue::try_from(format!("Bearer {token}")));
+        Ok(Self(Arc::new(Address {
+            origin: format!("{}://{authority}", if secure { "https" } else { "http" }),
+            prefix: uri.path().trim_end_matches('/').to_owned(),
+            socket: (host, uri.port_u16().unwrap_or(if secure { 443 } else { 80 })),
+            authority,
+            tls: tls.transpose()?,
+            token: token.transpose().map_err(|_| EndpointError::Token)?,
+        })))
+    }
+
+    /// `https://host:port`, for people.
+    pub fn origin(&self) -> &str {
+        &self.0.origin
+    }
+
+    pub async fn connect(&self) -> Result<Connection, CallError> {
+        let sender = timeout(PATIENCE, self.dial())
+            .await
+            .map_err(|_| CallError::Timeout { call: format!("connect to {}", self.0.authority) })??;
+        Ok(Connection { endpoint: self.clone(), sender })
+    }
+
+    async fn dial(&self) -> Result<Sender, CallError> {
+        let failed = |source| CallError::Connect { authority: self.0.authority.clone(), source };
+        let (host, port) = &self.0.socket;
+        let tcp = TcpStream::connect((host.as_str(), *port)).await.map_err(failed)?;
+        tcp.set_nodelay(true).map_err(failed)?;
+        let Some((connector, name)) = &self.0.tls else { return self.handshake_http1(tcp).await };
+
+        let stream = connector.connect(name.clone(), tcp).await.map_err(failed)?;
+        match stream.get_ref().1.alpn_protocol() {
+            Some(b"h2") => self.handshake_http2(stream).await,
+            _ => self.handshake_http1(stream).await,
+        }
+    }
+
+    async fn handshake_http1(&self, io: impl Io) -> Result<Sender, CallError> {
+        let (sender, driver) =
+            http1::handshake(TokioIo::new(io)).await.map_err(|source| self.no_handshake(source))?;
+        tokio::spawn(driver);
+        Ok(Sender::Http1(sender))
+    }
+
+    async fn handshake_http2(&self, io: impl Io) -> Result<Sender, CallError> {
+        let (sender, mut driver) = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .handshake(TokioIo::new(io))
+            .await
+            .map_err(|source| self.no_handshake(source))?;
+        let max_streams = Arc::new(AtomicUsize::new(driver.current_max_send_streams()));
+        let published = max_streams.clone();
+        tokio::spawn(poll_fn(move |context| {
+            let done = Pin::new(&mut driver).poll(context);
+            published.store(driver.current_max_send_streams(), Ordering::Relaxed);
+            done
+        }));
+        Ok(Sender::Http2 { sender, max_streams })
+    }
+
+    fn no_handshake(&self, source: hyper::Error) -> CallError {
+        CallError::Handshake { authority: self.0.authority.clone(), source }
+    }
+}
+
+/// What HTTP can be spoken over.
+trait Io: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Io for T {}
+
+/// One connection; dials again if the server closed it.
+pub(crate) struct Connection {
+    endpoint: Endpoint,
+    sender: Sender,
+}
+
+enum Sender {
+    Http1(http1::SendRequest<Full<Bytes>>),
+    /// `max_streams` is what the server's settings allow at once, kept up to date by the driver.
+    Http2 {
+        sender: http2::SendRequest<Full<Bytes>>,
+        max_streams: Arc<AtomicUsize>,
+    },
+}
+
+/// One request.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    method: Method,
+    path: String,
+    body: Bytes,
+    content_type: &'static str,
+    accept: &'static str,
+    gzip: bool,
+}
+
+impl Call {
+    pub fn get(path: impl Into<String>) -> Self {
+        Self::new(Method::GET, path, Bytes::new())
+    }
+
+    pub fn post(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
+        Self::new(Method::POST, path, body)
+    }
+
+    pub fn put(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
+        Self::new(Method::PUT, path, body)
+    }
+
+    pub fn merge_patch(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
+        Self { content_type: MERGE_PATCH, ..Self::new(Method::PATCH, path, body) }
+    }
+
+    pub fn delete(path: impl Into<String>) -> Self {
+        Self::new(Method::DELETE, path, Bytes::new())
+    }
+
+    fn new(method: Method, path: impl Into<String>, body: impl Into<Bytes>) -> Self {
+        let (path, body) = (path.into(), body.into());
+        Self { method, path, body, content_type: JSON, accept: JSON, gzip: false }
+    }
+
+    pub fn accept(self, accept: &'static str) -> Self {
+        Self { accept, ..self }
+    }
+
+    pub fn gzip(self, gzip: bool) -> Self {
+        Self { gzip, ..self }
+    }
+
+    /// An error about this call whose status was fine.
+    pub fn unexpected(&self, complaint: impl Into<String>) -> CallError {
+        CallError::Unexpected { call: self.to_string(), complaint: complaint.into() }
+    }
+}
+
+impl std::fmt::Display for Call {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.method, self.path)
+    }
+}
+
+/// A body that was counted and thrown away, but for its beginning.
+#[derive(Debug, Default)]
+pub(crate) struct Counted {
+    pub bytes: u64,
+    pub head: Vec<u8>,
+}
+
+impl Connection {
+    /// The answer's whole body.
+    pub async fn fetch(&mut self, call: &Call) -> Result<Bytes, CallError> {
+        let answer = async {
+            let body = self.open(call).await?;
+            body.collect().await.map_err(|source| transport(call, source))
+        };
+        let collected = timeout(PATIENCE, answer).await.map_err(|_| late(call))??;
+        Ok(collected.to_bytes())
+    }
+
+    /// The answer's size and beginning, without keeping the rest.
+    pub async fn count(&mut self, call: &Call) -> Result<Counted, CallError> {
+        let answer = async {
+            let mut body = self.open(call).await?;
+            let mut counted = Counted::default();
+            while let Some(frame) = body.frame().await {
+                let frame = frame.map_err(|source| transport(call, source))?;
+                let Some(data) = frame.data_ref() else { continue };
+                counted.bytes += data.len() as u64;
+                let room = HEAD_BYTES.saturating_sub(counted.head.len()).min(data.len());
+                counted.head.extend_from_slice(&data[..room]);
+            }
+            Ok(counted)
+        };
+        timeout(PATIENCE, answer).await.map_err(|_| late(call))?
+    }
+
+    /// The answer's body as it comes: for watches.
+    pub async fn open(&mut self, call: &Call) -> Result<Incoming, CallError> {
+        self.redial_if_closed().await?;
+        let response = self.send(call).await.map_err(|source| transport(call, source))?;
+        if response.status().is_success() {
+            return Ok(response.into_body());
+        }
+        Err(refusal(call, response).await)
+    }
+
+    /// How many calls may be in flight on this connection.
+    pub fn max_streams(&self) -> usize {
+        match &self.sender {
+            Sender::Http1(_) => 1,
+            Sender::Http2 { max_streams, .. } => max_streams.load(Ordering::Relaxed),
+        }
+    }
+
+    /// A second user of the same connection; HTTP/1.1 cannot be shared, so there it is a new one.
+    pub async fn share(&self) -> Result<Connection, CallError> {
+        match &self.sender {
+            Sender::Http1(_) => self.endpoint.connect().await,
+            Sender::Http2 { sender, max_streams } => Ok(Connection {
+                endpoint: self.endpoint.clone(),
+                sender: Sender::Http2 { sender: sender.clone(), max_streams: max_streams.clone() },
+            }),
+        }
+    }
+
+    async fn redial_if_closed(&mut self) -> Result<(), CallError> {
+        let closed = match &self.sender {
+            Sender::Http1(sender) => sender.is_closed(),
+            Sender::Http2 { sender, .. } => sender.is_closed(),
+        };
+        if closed {
+            self.sender = self.endpoint.dial().await?;
+        }
+        Ok(())
+    }
+
+    async fn send(&mut self, call: &Call) -> Result<Response<Incoming>, hyper::Error> {
+        let address = &self.endpoint.0;
+        match &mut self.sender {
+            Sender::Http1(sender) => {
+                sender.ready().await?;
+                let mut request = address.request(call, "");
+                let host = HeaderValue::try_from(&address.authority).expect("an authority is a header value");
+                request.headers_mut().insert(header::HOST, host);
+                sender.send_request(request).await
+            }
+            Sender::Http2 { sender, .. } => {
+                sender.ready().await?;
+                sender.send_request(address.request(call, &address.origin)).await
+            }
+        }
+    }
+}
+
+impl Address {
+    fn request(&self, call: &Call, origin: &str) -> Request<Full<Bytes>> {
+        let mut request = Request::builder()
+            .method(call.method.clone())
+            .uri(format!("{origin}{}{}", self.prefix, call.path))
+            .header(header::ACCEPT, call.accept)
+            .header(header::USER_AGENT, concat!("mizzen-bench/", env!("CARGO_PKG_VERSION")));
+        if call.gzip {
+            request = request.header(header::ACCEPT_ENCODING, "gzip");
+        }
+        if !call.body.is_empty() {
+            request = request.header(header::CONTENT_TYPE, call.content_type);
+        }
+        if let Some(token) = &self.token {
+            request = request.header(header::AUTHORIZATION, token);
+        }
+        request.body(Full::new(call.body.clone())).expect("paths are made of URI characters")
+    }
+}
+
+fn transport(call: &Call, source: hyper::Error) -> CallError {
+    CallError::Transport { call: call.to_string(), source }
+}
+
+fn late(call: &Call) -> CallError {
+    CallError::Timeout { call: call.to_string() }
+}
+
+async fn refusal(call: &Call, response: Response<Incoming>) -> CallError {
+    let status = response.status();
+    let body = match response.into_body().collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(source) => return transport(call, source),
+    };
+    CallError::Refused { call: call.to_string(), status, message: message(&body) }
+}
+
+/// The message of a `Status`, or the beginning of whatever else came.
+fn message(body: &[u8]) -> String {
+    let status: Option<serde_json::Value> = serde_json::from_slice(body).ok();
+    match status.as_ref().and_then(|status| status["message"].as_str()) {
+        Some(message) => message.to_owned(),
+        None => String::from_utf8_lossy(&body[..body.len().min(200)]).trim().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::kubeconfig::Trust;
+
+    fn endpoint(server: &str) -> Result<Endpoint, EndpointError> {
+        Endpoint::new(&Kubeconfig {
+            server: server.into(),
+            tls_server_name: None,
+            trust: Trust::Anyone,
+            client_certificate: None,
+            token: Some("t".into()),
+        })
+    }
+
+    #[test]
+    fn an_address_may_have_a_path_and_no_port() {
+        let endpoint = endpoint("https://rancher.example/k8s/clusters/c1/").unwrap();
+        assert_eq!(endpoint.0.socket, ("rancher.example".to_owned(), 443));
+        let request = endpoint.0.request(&Call::get("/api"), &endpoint.0.origin);
+        assert_eq!(request.uri(), "https://rancher.example/k8s/clusters/c1/api");
+        assert_eq!(request.headers()[header::AUTHORIZATION], "Bearer t");
+    }
+
+    #[test]
+    fn an_ipv6_address_loses_its_brackets() {
+        assert_eq!(endpoint("https://[::1]:6443").unwrap().0.socket, ("::1".to_owned(), 6443));
+    }
+
+    #[test]
+    fn a_word_is_not_an_address() {
+        assert!(matches!(endpoint("/nowhere"), Err(EndpointError::Address(_))));
+    }
+
+    #[test]
+    fn a_refusal_shows_the_servers_message() {
+        assert_eq!(
+            message(br#"{"kind":"Status","message":"configmaps \"a\" not found"}"#),
+            "configmaps \"a\" not found"
+        );
+        assert_eq!(message(b"404 page not found\n"), "404 page not found");
+    }
+}

@@ -1,0 +1,53 @@
+//! The stop-watch: time, CPU and memory between two moments.
+
+use std::time::{Duration, Instant};
+
+use super::process::{MeasureError, Processes};
+
+/// A running measurement.
+pub(crate) struct Meter<'a> {
+    servers: &'a Processes,
+    server_cpu: Duration,
+    own_cpu: Option<Duration>,
+    begin: Instant,
+}
+
+/// A finished measurement. Without server pids nothing is known of the server.
+#[derive(Clone, Debug)]
+pub(crate) struct Reading {
+    pub elapsed: Duration,
+    pub server_cpu: Option<Duration>,
+    pub own_cpu: Option<Duration>,
+    pub resident: Option<u64>,
+}
+
+impl<'a> Meter<'a> {
+    pub fn start(servers: &'a Processes) -> Result<Self, MeasureError> {
+        let server_cpu = servers.cpu()?;
+        Ok(Self { servers, server_cpu, own_cpu: Processes::own().cpu().ok(), begin: Instant::now() })
+    }
+
+    pub fn stop(self) -> Result<Reading, MeasureError> {
+        let elapsed = self.begin.elapsed();
+        let measured = !self.servers.is_empty();
+        Ok(Reading {
+            elapsed,
+            server_cpu: measured.then(|| self.servers.cpu()).transpose()?.map(|cpu| cpu - self.server_cpu),
+            own_cpu: self.own_cpu.and_then(|before| Some(Processes::own().cpu().ok()? - before)),
+            resident: measured.then(|| self.servers.resident()).transpose()?,
+        })
+    }
+}
+
+/// Waits, not for ever, until the servers have digested the last load, so that the next is not charged for it.
+pub(crate) async fn settle(servers: &Processes) -> Result<(), MeasureError> {
+    const WINDOW: Duration = Duration::from_millis(100);
+    for _ in 0..30 {
+        let before = servers.cpu()?;
+        tokio::time::sleep(WINDOW).await;
+        if servers.cpu()? - before < WINDOW / 10 {
+            break;
+        }
+    }
+    Ok(())
+}

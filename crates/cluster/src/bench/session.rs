@@ -1,0 +1,116 @@
+//! One run against one server: connections, namespace, and what the command line asked for.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+
+use super::client::{Call, CallError, Connection, Endpoint};
+use super::kubeconfig::Kubeconfig;
+use super::load::Budget;
+use super::meter::Meter;
+use super::process::{MeasureError, Processes};
+use super::progress::Progress;
+use super::report::{Report, micros};
+use super::{BenchError, Options};
+
+/// Shared by all workloads.
+pub(crate) struct Session {
+    pub options: Options,
+    pub endpoint: Endpoint,
+    pub servers: Processes,
+    pub namespace: String,
+    /// Whether the namespace may exist.
+    pub has_namespace: AtomicBool,
+    pub progress: Progress,
+    /// One per client; a workload borrows as many as it needs.
+    pub connections: Vec<Arc<Mutex<Connection>>>,
+    turns: AtomicU64,
+}
+
+impl Session {
+    /// Connects every client. Nothing is written yet.
+    pub async fn open(options: Options) -> Result<Self, BenchError> {
+        let kubeconfig = Kubeconfig::load(&options.kubeconfig, options.context.as_deref())?;
+        let endpoint = Endpoint::new(&kubeconfig)?;
+        let servers = Processes::new(options.server_pid.clone());
+        servers.cpu()?;
+        let connections = connect(&endpoint, &options).await?;
+        Ok(Self {
+            namespace: format!("bench-{:08x}", random() as u32),
+            has_namespace: AtomicBool::new(false),
+            progress: Progress::new(),
+            turns: AtomicU64::new(1),
+            options,
+            endpoint,
+            servers,
+            connections,
+        })
+    }
+
+    /// Fills in what the report says about the server.
+    pub async fn describe(&self, report: &mut Report) -> Result<(), BenchError> {
+        let version = self.call(&Call::get("/version")).await?;
+        let version: serde_json::Value = serde_json::from_slice(&version).unwrap_or_default();
+        report.version = version["gitVersion"].as_str().unwrap_or("unknown version").to_owned();
+        report.server = self.endpoint.origin().to_owned();
+        report.clients = self.options.clients;
+        report.connections = self.options.connections.unwrap_or(self.options.clients);
+        report.objects = self.options.objects;
+        report.idle_cpu_us_per_second = self.idle().await?;
+        Ok(())
+    }
+
+    /// What the server uses when left alone, in microseconds of CPU per second.
+    async fn idle(&self) -> Result<Option<f64>, MeasureError> {
+        if self.servers.is_empty() {
+            return Ok(None);
+        }
+        let meter = Meter::start(&self.servers)?;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let reading = meter.stop()?;
+        Ok(reading.server_cpu.map(|cpu| micros(cpu) / reading.elapsed.as_secs_f64()))
+    }
+
+    /// A call outside any measurement.
+    pub async fn call(&self, call: &Call) -> Result<hyper::body::Bytes, CallError> {
+        self.connections[0].lock().await.fetch(call).await
+    }
+
+    /// A number that no update has used: the server cannot mistake it for an update that changes nothing.
+    pub fn next_turn(&self) -> u64 {
+        self.turns.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub fn budget(&self) -> Budget {
+        match self.options.operations {
+            Some(operations) => Budget::Operations(operations),
+            None => Budget::Time(Duration::from_secs_f64(self.options.seconds)),
+        }
+    }
+}
+
+async fn connect(endpoint: &Endpoint, options: &Options) -> Result<Vec<Arc<Mutex<Connection>>>, CallError> {
+    let n_clients = options.clients.max(options.list_clients);
+    let n_connections = options.connections.unwrap_or(n_clients).min(n_clients);
+    let mut connections = Vec::with_capacity(n_clients);
+    for client_idx in 0..n_clients {
+        let connection = match client_idx < n_connections {
+            true => endpoint.connect().await?,
+            false => {
+                let shared: &Arc<Mutex<Connection>> = &connections[client_idx % n_connections];
+                shared.lock().await.share().await?
+            }
+        };
+        connections.push(Arc::new(Mutex::new(connection)));
+    }
+    Ok(connections)
+}
+
+/// Enough randomness for a name, from what the standard library seeds its hash maps with.
+fn random() -> u64 {
+    RandomState::new().hash_one(std::process::id())
+}

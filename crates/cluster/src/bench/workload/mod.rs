@@ -1,0 +1,139 @@
+//! What can be measured, and in which order: fill, read, list, watch, empty.
+
+mod list;
+mod point;
+mod scale;
+mod watch;
+
+use std::sync::Arc;
+
+use super::load::WorkloadError;
+use super::meter::settle;
+use super::objects::{Collection, Kind};
+use super::report::{Outcome, Report};
+use super::session::Session;
+use super::{BenchError, Options, chain, namespace};
+use list::Form;
+
+/// One line of the report, for each kind.
+#[derive(Clone, Copy, Debug)]
+enum Workload {
+    Create,
+    Get,
+    /// GET and PUT.
+    Update,
+    /// Merge patch.
+    Patch,
+    List(Form),
+    /// So many watchers.
+    Watch(usize),
+    Delete,
+}
+
+impl Workload {
+    /// Everything, in the order in which it runs.
+    fn all(options: &Options) -> Vec<Self> {
+        let mut all = vec![Self::Create, Self::Get, Self::Update, Self::Patch];
+        all.extend(Form::ALL.map(Self::List));
+        all.extend(options.watchers.iter().copied().map(Self::Watch));
+        all.push(Self::Delete);
+        all
+    }
+
+    fn name(self) -> String {
+        match self {
+            Self::Create => "create".to_owned(),
+            Self::Get => "get".to_owned(),
+            Self::Update => "update".to_owned(),
+            Self::Patch => "patch".to_owned(),
+            Self::List(form) => form.name().to_owned(),
+            Self::Watch(n_watchers) => format!("watch-{n_watchers}"),
+            Self::Delete => "delete".to_owned(),
+        }
+    }
+
+    fn is_wanted(self, kind: Kind, only: &[String]) -> bool {
+        only.is_empty() || only.iter().any(|pattern| self.matches(kind, pattern))
+    }
+
+    fn matches(self, kind: Kind, pattern: &str) -> bool {
+        let name = match pattern.split_once('/') {
+            Some((resource, name)) if resource == kind.resource() => name,
+            Some(_) => return false,
+            None => pattern,
+        };
+        name == self.name() || (name == "watch" && matches!(self, Self::Watch(_)))
+    }
+
+    async fn run(self, session: &Arc<Session>, collection: &Collection) -> Result<Outcome, WorkloadError> {
+        let name = format!("{}/{}", collection.kind.resource(), self.name());
+        match self {
+            Self::Create => point::create(session, collection, name).await,
+            Self::Get => point::get(session, collection, name).await,
+            Self::Update => point::update(session, collection, name).await,
+            Self::Patch => point::patch(session, collection, name).await,
+            Self::List(form) => list::run(session, collection, name, form).await,
+            Self::Watch(n_watchers) => watch::run(session, collection, name, n_watchers).await,
+            Self::Delete => point::delete(session, collection, name).await,
+        }
+    }
+}
+
+/// Refuses a `--only` that would silently select nothing.
+pub(crate) fn check_names(options: &Options) -> Result<(), BenchError> {
+    let all = Workload::all(options);
+    let exists = |pattern: &str| {
+        options.kinds.iter().any(|&kind| all.iter().any(|workload| workload.matches(kind, pattern)))
+    };
+    match options.only.iter().find(|pattern| !exists(pattern)) {
+        None => Ok(()),
+        Some(name) => {
+            let known: Vec<String> = all.iter().map(|workload| workload.name()).collect();
+            Err(BenchError::UnknownWorkload { name: name.clone(), known: known.join(", ") })
+        }
+    }
+}
+
+/// Runs what the options ask for. Only an error of the set-up ends it early: a workload that fails is reported.
+pub(crate) async fn run(session: &Arc<Session>, report: &mut Report) -> Result<(), BenchError> {
+    session.describe(report).await?;
+    namespace::create(session).await?;
+    report.head();
+    if !session.options.scale.is_empty() {
+        scale::run(session, report).await;
+        return Ok(());
+    }
+    for &kind in &session.options.kinds {
+        let collection = Collection::new(kind, &session.namespace);
+        run_kind(session, &collection, report).await?;
+        namespace::empty(session, &collection).await?;
+    }
+    Ok(())
+}
+
+async fn run_kind(
+    session: &Arc<Session>,
+    collection: &Collection,
+    report: &mut Report,
+) -> Result<(), BenchError> {
+    let wanted = |workload: &Workload| workload.is_wanted(collection.kind, &session.options.only);
+    let all = Workload::all(&session.options);
+    if !all.iter().any(wanted) {
+        return Ok(());
+    }
+    // Creating is how the collection is filled, so it always runs; it is not always reported.
+    for workload in all.iter().filter(|workload| matches!(workload, Workload::Create) || wanted(workload)) {
+        settle(&session.servers).await?;
+        match workload.run(session, collection).await {
+            Ok(outcome) if wanted(workload) => report.add(outcome),
+            Ok(_) => {}
+            Err(error) => {
+                report.fail(format!("{}/{}", collection.kind.resource(), workload.name()), chain(&error));
+                if matches!(workload, Workload::Create) {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(())
+}

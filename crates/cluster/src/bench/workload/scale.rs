@@ -1,0 +1,70 @@
+//! Does the cost grow with the store? Create, get and a page of 500 at several sizes of one collection.
+
+use std::sync::Arc;
+
+use super::{list, point};
+use crate::bench::chain;
+use crate::bench::load::WorkloadError;
+use crate::bench::meter::settle;
+use crate::bench::objects::{Collection, Kind};
+use crate::bench::report::{Outcome, Report};
+use crate::bench::session::Session;
+
+/// How many of the creations that lead to a size are measured: the last tenth, within these bounds.
+const MEASURED: std::ops::RangeInclusive<u64> = 1000..=20_000;
+
+/// A size that fails ends it, because the next would build on it.
+pub(super) async fn run(session: &Arc<Session>, report: &mut Report) {
+    let collection = Collection::new(Kind::Configmaps, &session.namespace);
+    let mut sizes = session.options.scale.clone();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let mut n_objects = 0;
+    for size in sizes {
+        if let Err(error) = grow(session, &collection, n_objects, size, report).await {
+            report.fail(format!("scale-{size}"), chain(&error));
+            return;
+        }
+        n_objects = size;
+    }
+}
+
+async fn grow(
+    session: &Session,
+    collection: &Collection,
+    from: u64,
+    size: u64,
+    report: &mut Report,
+) -> Result<(), WorkloadError> {
+    let measured = measured(size - from);
+    let name = |verb: &str| format!("scale-{size}/{verb}");
+    let sized = |outcome: Outcome| Outcome { objects: Some(size), ..outcome };
+
+    point::create_range(session, collection, format!("fill up to {size}"), from, size - measured).await?;
+    settle(&session.servers).await?;
+    let create = point::create_range(session, collection, name("create"), size - measured, size).await?;
+    report.add(sized(create));
+    settle(&session.servers).await?;
+    report.add(sized(point::get_among(session, collection, name("get"), size).await?));
+    settle(&session.servers).await?;
+    report.add(sized(list::pages(session, collection, name("page"), size).await?));
+    Ok(())
+}
+
+/// How many of `n_new` creations to measure.
+fn measured(n_new: u64) -> u64 {
+    (n_new / 10).clamp(*MEASURED.start(), *MEASURED.end()).min(n_new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_tenth_is_measured_within_bounds() {
+        let cases = [(10, 10), (1000, 1000), (9000, 1000), (90_000, 9000), (900_000, 20_000)];
+        for (n_new, expected) in cases {
+            assert_eq!(measured(n_new), expected);
+        }
+    }
+}

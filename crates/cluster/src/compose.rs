@@ -1,0 +1,177 @@
+//! How the parts fit: store, registry, API server, certificates, network. Then serve until told to stop.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mizzen_apiserver::listen::{Identify, listen};
+use mizzen_apiserver::{Options, Server};
+use mizzen_registry::Registry;
+use mizzen_store::{OpenError, Store};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
+
+use crate::bootstrap::bootstrap;
+use crate::command::ServerArgs;
+use crate::identity::identify;
+use crate::kubeconfig::kubeconfig;
+use crate::pki::{Authority, PkiError, write_private};
+use crate::seams::{SystemRandom, WallClock};
+use crate::token_key::TokenKey;
+
+/// How long requests under way may take when the server stops.
+const GRACE: Duration = Duration::from_secs(60);
+/// How often objects that have lived as long as they may are removed.
+const EXPIRE_EVERY: Duration = Duration::from_secs(10);
+/// Room for deeply nested objects; it is only used when needed.
+const STACK: usize = 16 * 1024 * 1024;
+
+/// Why the server does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum ComposeError {
+    /// The port is taken.
+    #[error(
+        "port {port} is in use by another process; stop it, or choose another with --port (0 picks a free one)"
+    )]
+    PortInUse {
+        /// The port.
+        port: u16,
+    },
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What happened.
+        source: io::Error,
+    },
+    /// The data cannot be opened.
+    #[error("{0}")]
+    Store(#[from] OpenError),
+    /// There are no certificates.
+    #[error(transparent)]
+    Pki(#[from] PkiError),
+    /// What must be there could not be made.
+    #[error("{0}")]
+    Bootstrap(String),
+    /// The process could not be set up.
+    #[error("cannot start: {0}")]
+    Runtime(#[from] io::Error),
+}
+
+/// Serves until a signal says to stop.
+pub fn serve(args: &ServerArgs) -> Result<(), ComposeError> {
+    tracing_subscriber::fmt().with_writer(io::stderr).with_target(false).compact().init();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(STACK).build()?;
+    let outcome = runtime.block_on(run(args));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    outcome
+}
+
+async fn run(args: &ServerArgs) -> Result<(), ComposeError> {
+    let started = Instant::now();
+    let directory = args.directory();
+    let listener = bind(args.bind_address, args.port).await?;
+    let address = listener.local_addr()?;
+    let store = open(directory.as_deref())?;
+    let authority = match &directory {
+        Some(directory) => Authority::open(directory)?,
+        None => Authority::in_memory()?,
+    };
+    let registry = Registry::new(store.clone(), Arc::new(WallClock), Arc::new(SystemRandom));
+    let token_key = match &directory {
+        Some(directory) => TokenKey::open(directory)?,
+        None => TokenKey::in_memory()?,
+    };
+    let options =
+        Options { advertise: address.to_string(), signer: Some(Arc::new(token_key)), ..Options::default() };
+    let server = Server::new(registry.clone(), options);
+    bootstrap(&server, address.port()).await.map_err(ComposeError::Bootstrap)?;
+
+    let tls = authority.server_config(&addresses(address.ip()))?;
+    let identify: Identify = Arc::new(identify);
+    let stop = stop_signal()?;
+    let file = args.kubeconfig();
+    write_kubeconfig(&authority, address, &file)?;
+    tokio::spawn(expire(registry));
+    announce(address, &file, started);
+    listen(server, listener, tls, identify, stop, GRACE).await;
+    store.close().await;
+    Ok(())
+}
+
+async fn bind(address: IpAddr, port: u16) -> Result<TcpListener, ComposeError> {
+    let address = SocketAddr::new(address, port);
+    TcpListener::bind(address).await.map_err(|source| match source.kind() {
+        io::ErrorKind::AddrInUse => ComposeError::PortInUse { port },
+        _ => ComposeError::Listen { address, source },
+    })
+}
+
+fn open(directory: Option<&Path>) -> Result<Store, ComposeError> {
+    Ok(match directory {
+        Some(directory) => Store::open(directory, Default::default())?,
+        None => Store::in_memory(Default::default()),
+    })
+}
+
+/// The addresses under which the server may be reached: where it listens, this machine, and its service.
+fn addresses(bound: IpAddr) -> Vec<IpAddr> {
+    let mut addresses: Vec<IpAddr> =
+        ["127.0.0.1", "::1", "10.0.0.1"].iter().filter_map(|address| address.parse().ok()).collect();
+    if !bound.is_unspecified() && !addresses.contains(&bound) {
+        addresses.push(bound);
+    }
+    addresses
+}
+
+fn write_kubeconfig(authority: &Authority, address: SocketAddr, file: &Path) -> Result<(), ComposeError> {
+    let host = match address.ip() {
+        ip if ip.is_unspecified() => SocketAddr::new([127, 0, 0, 1].into(), address.port()),
+        _ => address,
+    };
+    let admin = authority.sign_admin()?;
+    let text = kubeconfig(&format!("https://{host}"), authority, "admin", &admin);
+    Ok(write_private(file, &text)?)
+}
+
+fn announce(address: SocketAddr, file: &Path, started: Instant) {
+    let took = started.elapsed().as_millis();
+    let file = std::fs::canonicalize(file).unwrap_or_else(|_| file.into());
+    println!(
+        "Mizzen is ready at https://{address} after {took} ms; try: kubectl --kubeconfig {} get namespaces",
+        file.display()
+    );
+}
+
+/// Resolves on Ctrl-C or SIGTERM. A second one ends the process at once.
+fn stop_signal() -> io::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        eprintln!("stopping: letting requests finish (press Ctrl-C again to stop at once)");
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            std::process::exit(130);
+        });
+    })
+}
+
+async fn expire(registry: Registry) {
+    let mut ticks = tokio::time::interval(EXPIRE_EVERY);
+    loop {
+        ticks.tick().await;
+        registry.expire().await;
+    }
+}

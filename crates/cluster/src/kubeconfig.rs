@@ -1,0 +1,25 @@
+//! The file with which clients find and enter the server.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::pki::{Authority, Signed};
+
+/// A kubeconfig for the owner of `client`.
+pub fn kubeconfig(server: &str, authority: &Authority, user: &str, client: &Signed) -> String {
+    let encode = |text: &str| STANDARD.encode(text);
+    format!(
+        "apiVersion: v1\n\
+         kind: Config\n\
+         clusters:\n\
+         - name: mizzen\n  cluster:\n    server: {server}\n    certificate-authority-data: {ca}\n\
+         users:\n\
+         - name: {user}\n  user:\n    client-certificate-data: {certificate}\n    client-key-data: {key}\n\
+         contexts:\n\
+         - name: mizzen\n  context:\n    cluster: mizzen\n    user: {user}\n\
+         current-context: mizzen\n",
+        ca = encode(&authority.certificate),
+        certificate = encode(&client.certificate),
+        key = encode(&client.key),
+    )
+}

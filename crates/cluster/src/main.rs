@@ -1,0 +1,64 @@
+//! `mizzen`: the whole control plane, its parts, and its tools, in one binary.
+//!
+//! `command` has a file per subcommand; `compose` puts the parts together.
+
+mod bench;
+mod bootstrap;
+mod command;
+mod compose;
+mod identity;
+mod kubeconfig;
+mod pki;
+mod seams;
+mod token_key;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Kubernetes' programmable control plane: one binary, ready in milliseconds.
+#[derive(Parser)]
+#[command(name = "mizzen", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the whole control plane in the foreground.
+    Up(command::Up),
+    /// Run the API server alone, as test environments want it.
+    Apiserver(command::Apiserver),
+    /// Put load on any Kubernetes API server and report what it costs.
+    Bench(bench::Options),
+}
+
+fn main() -> ExitCode {
+    let (name, outcome) = match Cli::parse().command {
+        Command::Up(up) => ("up", up.run().map_err(|error| chain(&error))),
+        Command::Apiserver(apiserver) => ("apiserver", apiserver.run().map_err(|error| chain(&error))),
+        Command::Bench(options) => ("bench", bench::run(options).map_err(|error| chain(&error))),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("mizzen {name}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// An error with its causes, outermost first.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let said = error.to_string();
+        if !text.contains(&said) {
+            text += &format!(": {said}");
+        }
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,233 @@
+//! A client that can do what a well-behaved one would not: show no certificate, send half a request, never read.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+use crate::process::PATIENCE;
+
+/// What a kubeconfig says about the authority and its user, as PEM.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Credentials {
+    pub authority: Vec<u8>,
+    /// The certificate and its key.
+    pub user: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Credentials {
+    /// The ones in a kubeconfig that `mizzen` wrote.
+    pub fn read(kubeconfig: &Path) -> Credentials {
+        let text = std::fs::read_to_string(kubeconfig).unwrap();
+        let data = |key: &str| {
+            let line = text.lines().find_map(|line| line.trim().strip_prefix(key)).unwrap();
+            BASE64_STANDARD.decode(line.trim_start_matches(':').trim()).unwrap()
+        };
+        let user = (data("client-certificate-data"), data("client-key-data"));
+        Credentials { authority: data("certificate-authority-data"), user: Some(user) }
+    }
+
+    /// The same without a certificate of one's own.
+    pub fn anonymous(&self) -> Credentials {
+        Credentials { user: None, ..self.clone() }
+    }
+
+    fn tls(&self, protocols: &[&str]) -> ClientConfig {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(&self.authority).unwrap()).unwrap();
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let builder = builder.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots);
+        let mut config = match &self.user {
+            None => builder.with_no_client_auth(),
+            Some((certificate, key)) => {
+                let chain = vec![CertificateDer::from_pem_slice(certificate).unwrap()];
+                builder.with_client_auth_cert(chain, PrivateKeyDer::from_pem_slice(key).unwrap()).unwrap()
+            }
+        };
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+        config
+    }
+}
+
+/// A connection after the TLS handshake, before any HTTP.
+pub async fn dial(address: &str, credentials: &Credentials, protocols: &[&str]) -> TlsStream<TcpStream> {
+    let connect = async {
+        let tcp = TcpStream::connect(address).await.unwrap();
+        tcp.set_nodelay(true).unwrap();
+        let connector = TlsConnector::from(Arc::new(credentials.tls(protocols)));
+        let name = ServerName::try_from("127.0.0.1").unwrap();
+        connector.connect(name, tcp).await.unwrap()
+    };
+    timeout(PATIENCE, connect).await.expect("connected in time")
+}
+
+/// One connection. Clones share it.
+#[derive(Clone)]
+pub struct Client {
+    address: String,
+    sender: Sender,
+}
+
+#[derive(Clone)]
+enum Sender {
+    Http1(Arc<Mutex<http1::SendRequest<Full<Bytes>>>>),
+    Http2(http2::SendRequest<Full<Bytes>>),
+}
+
+/// An answer that has come whole.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub body: Bytes,
+}
+
+impl Answer {
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error} in {}", self.text()))
+    }
+
+    /// Itself, if its status is the expected one.
+    #[track_caller]
+    pub fn expect(self, status: u16) -> Answer {
+        assert_eq!(self.status, status, "{}", self.text());
+        self
+    }
+}
+
+impl Client {
+    /// Connects and agrees on one of `protocols`.
+    pub async fn connect(address: &str, credentials: &Credentials, protocols: &[&str]) -> Client {
+        let stream = dial(address, credentials, protocols).await;
+        let sender = match stream.get_ref().1.alpn_protocol() {
+            Some(b"h2") => {
+                let io = TokioIo::new(stream);
+                let (sender, driver) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
+                tokio::spawn(driver);
+                Sender::Http2(sender)
+            }
+            _ => {
+                let (sender, driver) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+                tokio::spawn(driver);
+                Sender::Http1(Arc::new(Mutex::new(sender)))
+            }
+        };
+        Client { address: address.into(), sender }
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.call("GET", path, "").await
+    }
+
+    pub async fn post(&self, path: &str, body: impl Into<Bytes>) -> Answer {
+        self.call("POST", path, body).await
+    }
+
+    /// Sends JSON; a patch is a merge patch.
+    pub async fn call(&self, method: &str, path: &str, body: impl Into<Bytes>) -> Answer {
+        let media_type = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        let request =
+            Request::builder().method(method).uri(self.uri(path)).header("content-type", media_type);
+        self.fetch(request.body(Full::new(body.into())).unwrap()).await.unwrap()
+    }
+
+    /// The path as this connection's protocol wants it.
+    pub fn uri(&self, path: &str) -> String {
+        match self.sender {
+            Sender::Http1(_) => path.into(),
+            Sender::Http2(_) => format!("https://{}{path}", self.address),
+        }
+    }
+
+    /// The whole answer, or why there is none.
+    pub async fn fetch(&self, request: Request<Full<Bytes>>) -> Result<Answer, hyper::Error> {
+        let answer = async {
+            let response = self.send(request).await?;
+            let status = response.status().as_u16();
+            Ok(Answer { status, body: response.into_body().collect().await?.to_bytes() })
+        };
+        timeout(PATIENCE, answer).await.expect("an answer in time")
+    }
+
+    /// The answer's head; its body is still to come.
+    pub async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Incoming>, hyper::Error> {
+        match &self.sender {
+            Sender::Http1(sender) => {
+                request.headers_mut().insert("host", self.address.parse().unwrap());
+                let mut sender = sender.lock().await;
+                sender.ready().await?;
+                sender.send_request(request).await
+            }
+            Sender::Http2(sender) => {
+                let mut sender = sender.clone();
+                sender.ready().await?;
+                sender.send_request(request).await
+            }
+        }
+    }
+
+    /// A stream of events.
+    pub async fn watch(&self, path: &str) -> Events {
+        let request = Request::get(self.uri(path)).body(Full::default()).unwrap();
+        let response = timeout(PATIENCE, self.send(request)).await.expect("a watch in time").unwrap();
+        assert_eq!(response.status(), 200);
+        Events { body: response.into_body(), rest: Vec::new() }
+    }
+}
+
+/// A watch's events, as they come.
+pub struct Events {
+    body: Incoming,
+    /// What has come and is not a whole line yet.
+    rest: Vec<u8>,
+}
+
+impl Events {
+    /// The next event; none when the server ended the stream as it should.
+    pub async fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.rest.drain(..=end).collect();
+                return Some(serde_json::from_slice(&line).unwrap());
+            }
+            let frame = timeout(PATIENCE, self.body.frame()).await.expect("an event in time");
+            match frame {
+                Some(frame) => {
+                    self.rest.extend_from_slice(&frame.expect("a whole frame").into_data().unwrap())
+                }
+                None => {
+                    assert_eq!(String::from_utf8_lossy(&self.rest), "", "the stream ends between events");
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// The next event as `TYPE name`.
+    pub async fn next_name(&mut self) -> String {
+        let event = self.next().await.expect("an event");
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        format!("{} {}", text(&event["type"]), text(&event["object"]["metadata"]["name"]))
+    }
+}

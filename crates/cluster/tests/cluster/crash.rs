@@ -1,0 +1,302 @@
+//! What a server keeps when it is killed, and what it says when it cannot start.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Output;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::Request;
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use crate::client::Client;
+use crate::process::{Home, Process};
+
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const N_ROUNDS: usize = 8;
+const N_WRITERS: usize = 6;
+/// How many objects each writer keeps writing to.
+const N_NAMES: u64 = 20;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_acknowledged_is_lost_when_it_is_killed() {
+    let seed = seed();
+    println!("MIZZEN_SEED={seed}");
+    let mut random = Random(seed);
+    let home = Home::on_disk();
+    let mut known = Known::default();
+    for round in 0..N_ROUNDS {
+        let process = home.start().await;
+        known.check(&process, round).await;
+        known.merge(write_until_killed(process, &mut random, round, &known).await);
+    }
+    known.check(&home.start().await, N_ROUNDS).await;
+    assert!(known.objects.len() > N_WRITERS, "writers got somewhere: {} objects", known.objects.len());
+}
+
+/// What the server said is stored.
+#[derive(Default, Clone)]
+struct Known {
+    /// By name: what may be there. More than one where an answer was cut off.
+    objects: BTreeMap<String, Vec<State>>,
+    /// The highest version that was acknowledged.
+    version: u64,
+    n_writes: usize,
+}
+
+/// What may have become of an object.
+#[derive(Debug, Clone, PartialEq)]
+enum State {
+    Absent,
+    /// At this version, with this text; the version is not known if nobody was told.
+    Present(Option<u64>, String),
+}
+
+impl Known {
+    /// Compares with what a server has.
+    async fn check(&mut self, process: &Process, round: usize) {
+        let list = process.admin().await.get(CONFIG_MAPS).await.expect(200).json();
+        let found: BTreeMap<&str, &Value> =
+            list["items"].as_array().unwrap().iter().map(|item| (name(item), item)).collect();
+        for (name, states) in &mut self.objects {
+            let actual = found.get(name.as_str()).map_or(State::Absent, |item| {
+                State::Present(Some(version(item)), item["data"]["text"].as_str().unwrap().to_owned())
+            });
+            let fits = states.iter().any(|state| state.allows(&actual));
+            assert!(fits, "round {round}, {name}: expected one of {states:?}, found {actual:?}");
+            *states = vec![actual];
+        }
+        for name in found.keys() {
+            assert!(self.objects.contains_key(*name), "round {round}: nobody wrote {name}");
+        }
+        assert!(version(&list) >= self.version, "round {round}: versions went back to {}", version(&list));
+        self.version = version(&list);
+    }
+
+    fn merge(&mut self, others: Vec<Known>) {
+        for other in others {
+            self.objects.extend(other.objects);
+            self.version = self.version.max(other.version);
+            self.n_writes += other.n_writes;
+        }
+    }
+}
+
+impl State {
+    fn allows(&self, actual: &State) -> bool {
+        match (self, actual) {
+            (State::Present(None, text), State::Present(_, actual)) => text == actual,
+            _ => self == actual,
+        }
+    }
+}
+
+/// Lets writers write, and kills the server in the middle of it.
+async fn write_until_killed(
+    process: Process,
+    random: &mut Random,
+    round: usize,
+    known: &Known,
+) -> Vec<Known> {
+    let acknowledged = Arc::new(Semaphore::new(0));
+    let mut writers = JoinSet::new();
+    for number in 0..N_WRITERS {
+        let writer = Writer {
+            client: process.admin().await,
+            prefix: format!("w{number}"),
+            random: Random(random.next()),
+            acknowledged: acknowledged.clone(),
+            known: known.of(&format!("w{number}-")),
+            round,
+        };
+        writers.spawn(writer.run());
+    }
+    let n_writes = 30 + random.below(250);
+    acknowledged.acquire_many(u32::try_from(n_writes).unwrap()).await.unwrap().forget();
+    process.kill().await;
+    writers.join_all().await
+}
+
+impl Known {
+    /// What is known of one writer's objects.
+    fn of(&self, prefix: &str) -> Known {
+        let objects = self.objects.iter().filter(|object| object.0.starts_with(prefix));
+        let objects = objects.map(|(name, states)| (name.clone(), states.clone())).collect();
+        Known { objects, version: self.version, n_writes: 0 }
+    }
+}
+
+/// Writes to objects of its own, one request after the other, until nobody answers any more.
+struct Writer {
+    client: Client,
+    prefix: String,
+    random: Random,
+    acknowledged: Arc<Semaphore>,
+    known: Known,
+    round: usize,
+}
+
+impl Writer {
+    async fn run(mut self) -> Known {
+        while self.write().await.is_some() {
+            self.acknowledged.add_permits(1);
+        }
+        self.known
+    }
+
+    /// One write; none if there was no answer.
+    async fn write(&mut self) -> Option<()> {
+        let name = format!("{}-{}", self.prefix, self.random.below(N_NAMES));
+        let states = self.known.objects.entry(name.clone()).or_insert_with(|| vec![State::Absent]);
+        let exists = matches!(states[0], State::Present(..));
+        // A write of which nobody knows whether it happened leaves both possibilities.
+        if exists && self.random.below(5) == 0 {
+            states.push(State::Absent);
+            self.send("DELETE", &format!("/{name}"), String::new(), &name).await?;
+            self.known.objects.insert(name, vec![State::Absent]);
+            return Some(());
+        }
+        let text = self.random.text(self.round);
+        states.push(State::Present(None, text.clone()));
+        let body = format!(r#"{{"metadata":{{"name":"{name}"}},"data":{{"text":"{text}"}}}}"#);
+        let stored = match exists {
+            true => self.send("PUT", &format!("/{name}"), body, &name).await?,
+            false => self.send("POST", "", body, &name).await?,
+        };
+        let version = version(&stored);
+        assert!(version > self.known.version, "{name}: {version} after {}", self.known.version);
+        self.known.version = version;
+        self.known.objects.insert(name, vec![State::Present(Some(version), text)]);
+        Some(())
+    }
+
+    async fn send(&mut self, method: &str, path: &str, body: String, name: &str) -> Option<Value> {
+        let uri = self.client.uri(&format!("{CONFIG_MAPS}{path}"));
+        let request = Request::builder().method(method).uri(uri).body(Full::new(Bytes::from(body))).unwrap();
+        let answer = self.client.fetch(request).await.ok()?;
+        assert!((200..300).contains(&answer.status), "{method} {name}: {}", answer.text());
+        self.known.n_writes += 1;
+        Some(answer.json())
+    }
+}
+
+fn name(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap()
+}
+
+fn version(object: &Value) -> u64 {
+    object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
+}
+
+/// The seed of this run; `MIZZEN_SEED` repeats one.
+fn seed() -> u64 {
+    let given = std::env::var("MIZZEN_SEED").ok().map(|seed| seed.parse().expect("MIZZEN_SEED is a number"));
+    given.unwrap_or_else(|| getrandom::u64().unwrap())
+}
+
+/// Numbers from a seed (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    /// A text of some length; now and then a long one, so that the log outgrows its bound and is folded.
+    fn text(&mut self, round: usize) -> String {
+        let length = if self.below(4) == 0 { 60_000 } else { 200 };
+        let unit = format!("{round}.{:016x} ", self.next());
+        unit.repeat(length / unit.len())
+    }
+}
+
+#[tokio::test]
+async fn a_second_server_in_the_same_directory_is_refused() {
+    let home = Home::on_disk();
+    let process = home.start().await;
+    check_refused(home.fail_to_start(0).await, &["data/lock", "in use by another process"]);
+    process.admin().await.get("/readyz").await.expect(200);
+    process.stop().await;
+}
+
+#[tokio::test]
+async fn a_port_that_is_taken_is_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    check_refused(Home::in_memory().fail_to_start(port).await, &[&port.to_string(), "in use"]);
+}
+
+#[tokio::test]
+async fn a_directory_that_cannot_be_used_is_named_with_the_reason() {
+    let home = Home::on_disk();
+    fs::write(home.data_dir(), "a file").unwrap();
+    check_refused(home.fail_to_start(0).await, &["data", "ot a directory"]);
+}
+
+#[tokio::test]
+async fn a_log_with_a_changed_byte_is_refused_and_left_as_it_is() {
+    check_damage(|bytes| {
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_log_that_lost_its_end_is_refused_and_left_as_it_is() {
+    check_damage(|bytes| bytes.truncate(bytes.len() / 2)).await;
+}
+
+#[tokio::test]
+async fn a_log_full_of_zeros_is_refused_and_left_as_it_is() {
+    check_damage(|bytes| bytes.fill(0)).await;
+}
+
+/// Damages the log of a server that stopped, and expects the next one to say so and to touch nothing.
+async fn check_damage(damage: impl FnOnce(&mut Vec<u8>)) {
+    let home = Home::on_disk();
+    let process = home.start().await;
+    let client = process.admin().await;
+    for number in 0..20 {
+        let body = format!(r#"{{"metadata":{{"name":"n{number}"}},"data":{{"a":"{}"}}}}"#, "x".repeat(500));
+        client.post(CONFIG_MAPS, body).await.expect(201);
+    }
+    process.stop().await;
+
+    let log = log_file(&home);
+    let mut bytes = fs::read(&log).unwrap();
+    damage(&mut bytes);
+    fs::write(&log, &bytes).unwrap();
+    check_refused(home.fail_to_start(0).await, &[log.to_str().unwrap(), "damaged"]);
+    assert_eq!(fs::read(&log).unwrap(), bytes);
+}
+
+fn log_file(home: &Home) -> PathBuf {
+    let files = fs::read_dir(home.data_dir()).unwrap().map(|entry| entry.unwrap().path());
+    files.filter(|path| path.extension().is_some_and(|extension| extension == "log")).max().expect("a log")
+}
+
+/// Not started, with one line that says why.
+#[track_caller]
+fn check_refused(output: Output, words: &[&str]) {
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "it started");
+    for word in words {
+        assert!(text.contains(word), "no {word:?} in {text:?}");
+    }
+    assert!(!text.contains("panicked"), "{text}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "", "it said that it is ready");
+}

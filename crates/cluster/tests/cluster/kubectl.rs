@@ -1,0 +1,282 @@
+//! The real kubectl, as people type it.
+
+use std::path::PathBuf;
+use std::process::{Output, Stdio};
+
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use crate::process::{Home, PATIENCE, Process};
+
+/// A server and a kubectl that knows it.
+struct Kubectl {
+    home: Home,
+    process: Process,
+}
+
+impl Kubectl {
+    /// None, loudly, where there is no kubectl.
+    async fn start() -> Option<Kubectl> {
+        let version = Command::new("kubectl").args(["version", "--client"]).output().await;
+        if version.is_err() {
+            eprintln!("SKIPPED: no kubectl installed");
+            return None;
+        }
+        let home = Home::in_memory();
+        let process = home.start().await;
+        Some(Kubectl { home, process })
+    }
+
+    fn command(&self, arguments: &str) -> Command {
+        let mut command = Command::new("kubectl");
+        command.arg("--kubeconfig").arg(self.home.kubeconfig());
+        // What kubectl remembers of a server stays with this one.
+        command.env("HOME", self.home.path()).env("KUBECACHEDIR", self.home.path().join("cache"));
+        command.args(arguments.split_whitespace()).current_dir(manifests());
+        command.stdin(Stdio::null()).kill_on_drop(true);
+        command
+    }
+
+    async fn output(&self, mut command: Command) -> Output {
+        timeout(PATIENCE, command.output()).await.expect("kubectl ends in time").unwrap()
+    }
+
+    /// What a command prints; it must succeed.
+    async fn run(&self, arguments: &str) -> String {
+        let output = self.output(self.command(arguments)).await;
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success(), "kubectl {arguments}: {stdout}{stderr}");
+        stdout
+    }
+
+    /// What a command complains of; it must fail.
+    async fn refused(&self, arguments: &str) -> String {
+        let output = self.output(self.command(arguments)).await;
+        assert!(!output.status.success(), "kubectl {arguments} succeeded: {}", text(&output.stdout));
+        text(&output.stderr)
+    }
+
+    /// A command prints all of these.
+    async fn shows(&self, arguments: &str, words: &[&str]) {
+        let stdout = self.run(arguments).await;
+        for word in words {
+            assert!(stdout.contains(word), "kubectl {arguments}: no {word:?} in\n{stdout}");
+        }
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn manifests() -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "tests", "cluster", "manifests"].iter().collect()
+}
+
+#[tokio::test]
+async fn looks_around_in_an_empty_cluster() {
+    let Some(kubectl) = Kubectl::start().await else { return };
+    kubectl.shows("get ns", &["NAME", "STATUS", "AGE", "default", "kube-system", "Active"]).await;
+    kubectl.shows("get svc", &["kubernetes", "ClusterIP", "10.0.0.1", "443/TCP"]).await;
+    kubectl.shows("api-resources", &["configmaps", "deployments", "deploy", "apps/v1", "Pod"]).await;
+    kubectl.shows("api-resources --namespaced=false -o name", &["nodes", "namespaces"]).await;
+    kubectl.shows("api-versions", &["v1", "apps/v1", "batch/v1"]).await;
+    kubectl.shows("version", &["Server Version", "v1.36"]).await;
+    kubectl.shows("get --raw /readyz?verbose", &["[+]ping ok", "readyz check passed"]).await;
+    kubectl.shows("explain pod.spec.containers", &["FIELD", "image", "Container image name"]).await;
+    kubectl.shows("explain deployment.spec.replicas", &["Number of desired pods"]).await;
+    assert!(kubectl.refused("get pod none").await.contains("(NotFound): pods \"none\" not found"));
+    assert!(
+        kubectl
+            .refused("get nonsense")
+            .await
+            .contains("the server doesn't have a resource type \"nonsense\"")
+    );
+    let empty = kubectl.output(kubectl.command("get pods")).await;
+    assert_eq!(text(&empty.stderr), "No resources found in default namespace.\n");
+}
+
+#[tokio::test]
+async fn a_config_map_from_creation_to_deletion() {
+    let Some(kubectl) = Kubectl::start().await else { return };
+    assert_eq!(kubectl.run("create -f settings.yaml").await, "configmap/settings created\n");
+    assert!(
+        kubectl.refused("create -f settings.yaml").await.contains("configmaps \"settings\" already exists")
+    );
+    kubectl.shows("get cm settings", &["NAME", "DATA", "settings", "2"]).await;
+    kubectl.shows("get cm settings -o yaml", &["colour: blue", "kind: ConfigMap", "Mind the gap."]).await;
+    kubectl.shows("get cm -o json", &["\"colour\": \"blue\"", "\"kind\": \"List\""]).await;
+    kubectl.shows("describe cm settings", &["Name:         settings", "colour:", "Mind the gap."]).await;
+    kubectl.run("label cm settings tier=front").await;
+    kubectl.run("annotate cm settings note=hello").await;
+    kubectl.shows("get cm -l tier=front -o name", &["configmap/settings"]).await;
+    assert_eq!(kubectl.run("get cm -l tier=back -o name").await, "");
+    assert!(kubectl.refused("label cm settings tier=back").await.contains("tier"));
+    kubectl.run("label cm settings tier-").await;
+    assert_eq!(kubectl.run("get cm -l tier -o name").await, "");
+    kubectl.run(r#"patch cm settings -p {"data":{"colour":"red"}}"#).await;
+    let note = "get cm settings -o jsonpath={.data.colour}/{.metadata.annotations.note}";
+    assert_eq!(kubectl.run(note).await, "red/hello");
+    kubectl.run(r#"patch cm settings --type=json -p [{"op":"remove","path":"/data/motd"}]"#).await;
+    kubectl.run(r#"patch cm settings --type=merge -p {"data":{"colour":null,"a":"b"}}"#).await;
+    assert_eq!(kubectl.run("get cm settings -o jsonpath={.data}").await, r#"{"a":"b"}"#);
+    kubectl.shows("delete cm settings", &["configmap \"settings\" deleted"]).await;
+    assert!(kubectl.refused("get cm settings").await.contains("NotFound"));
+}
+
+#[tokio::test]
+async fn an_editor_changes_an_object() {
+    let Some(kubectl) = Kubectl::start().await else { return };
+    kubectl.run("create -f settings.yaml").await;
+    let mut edit = kubectl.command("edit cm settings");
+    edit.env("KUBE_EDITOR", "sed -i s/blue/green/");
+    let output = kubectl.output(edit).await;
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout), "configmap/settings edited\n");
+    assert_eq!(kubectl.run("get cm settings -o jsonpath={.data.colour}").await, "green");
+}
+
+#[tokio::test]
+async fn what_is_applied_twice_stays_as_it_is() {
+    let Some(kubectl) = Kubectl::start().await else { return };
+    assert_eq!(kubectl.run("apply -f web.yaml").await, "service/web created\ndeployment.apps/web created\n");
+    assert_eq!(
+        kubectl.run("apply -f web.yaml").await,
+        "service/web unchanged\ndeployment.apps/web unchanged\n"
+    );
+    assert_eq!(kubectl.run("diff -f web.yaml").await, "");
+    kubectl.run("scale deploy web --replicas=5").await;
+    let diff = kubectl.output(kubectl.command("diff -f web.yaml")).await;
+    assert_eq!(diff.status.code(), Some(1), "{}", text(&diff.stderr));
+    let shown = text(&diff.stdout);
+    assert!(shown.contains("-  replicas: 5") && shown.contains("+  replicas: 2"), "{shown}");
+    assert_eq!(
+        kubectl.run("apply -f web.yaml").await,
+        "service/web unchanged\ndeployment.apps/web configured\n"
+    );
+    assert_eq!(kubectl.run("get deploy web -o jsonpath={.spec.replicas}").await, "2");
+}
+
+#[tokio::test]
+async fn what_the_server_applies_has_owners() {
+    let Some(kubectl) = Kubectl::start().await else { return };
+    kubectl.run("apply --server-side -f web.yaml").await;
+    kubectl.run("apply --server-side -f web.yaml").await;
+    kubectl.run("scale deploy web --replicas=5").await;
+    let conflict = kubectl.refused("apply --server-side -f web.yaml").await;
+    assert!(conflict.contains(".spec.replicas"), "{conflict}");
+    kubectl.run("apply --server-side --force-conflicts -f web.yaml").await;
+    assert_eq!(kubectl.run("get deploy web -o jsonpath={.spec.replicas}").await, "2");
+}
+
+#[tokio::test]
+async fn a_deployment_from_creation_to_deletion() {
+    let Some(kubectl) = Kubectl::start().await else { return };
+    kubectl.run("create -f web.yaml").await;
+    kubectl.shows("get deploy", &["READY", "UP-TO-DATE", "AVAILABLE", "0/2"]).await;
+    kubectl
+        .shows("get deploy -o wide", &["CONTAINERS", "IMAGES", "SELECTOR", "example.com/web:1", "app=web"])
+        .await;
+    kubectl
+        .shows("describe deploy web", &["app=web", "RollingUpdate", "example.com/web:1", "8080/TCP"])
+        .await;
+    kubectl.shows("describe svc web", &["TargetPort:", "8080/TCP", "ClusterIP"]).await;
+    assert_eq!(kubectl.run("scale deploy web --replicas=3").await, "deployment.apps/web scaled\n");
+    kubectl.run("set image deploy/web web=example.com/web:2").await;
+    kubectl.shows("get deploy -o wide", &["0/3", "example.com/web:2"]).await;
+    kubectl.run("rollout pause deploy/web").await;
+    assert_eq!(kubectl.run("get deploy web -o jsonpath={.spec.paused}").await, "true");
+    kubectl.run("delete -f web.yaml").await;
+    assert!(kubectl.refused("get deploy web").await.contains("NotFound"));
+}
+
+#[tokio::test]
+async fn a_pod_from_creation_to_deletion() {
+    let Some(kubectl) = Kubectl::start().await else { return };
+    kubectl.run("create -f pod.yaml").await;
+    kubectl.shows("get pods", &["READY", "RESTARTS", "one", "0/1", "Pending"]).await;
+    kubectl.shows("get pods -o wide", &["IP", "NODE", "NOMINATED NODE", "<none>"]).await;
+    kubectl.shows("get pods -A --field-selector status.phase=Pending -o name", &["pod/one"]).await;
+    kubectl.shows("describe pod one", &["example.com/one:1", "COLOUR:", "BestEffort", "sleep"]).await;
+    assert!(kubectl.refused("wait pod one --for=condition=Ready --timeout=1s").await.contains("timed out"));
+    let ready = r#"{"status":{"conditions":[{"type":"Ready","status":"True"}]}}"#;
+    let client = kubectl.process.admin().await;
+    client.call("PATCH", "/api/v1/namespaces/default/pods/one/status", ready).await.expect(200);
+    kubectl.shows("wait pod one --for=condition=Ready --timeout=30s", &["condition met"]).await;
+    kubectl.run("delete pod one").await;
+    assert!(kubectl.refused("get pod one").await.contains("NotFound"));
+}
+
+#[tokio::test]
+async fn an_unknown_field_is_refused() {
+    let Some(kubectl) = Kubectl::start().await else { return };
+    // Kubectl before 1.25 knows only true and false, and checks by itself.
+    let strict = kubectl.refused("create --validate=strict -f misspelt.yaml").await;
+    let message = match strict.contains("invalid argument") {
+        true => kubectl.refused("create --validate=true -f misspelt.yaml").await,
+        false => strict,
+    };
+    assert!(message.contains("unknown field \"") && message.contains("comand"), "{message}");
+    kubectl.run("create --validate=false -f misspelt.yaml").await;
+}
+
+#[tokio::test]
+async fn an_invalid_object_is_refused_with_every_reason() {
+    let Some(kubectl) = Kubectl::start().await else { return };
+    let message = kubectl.refused("run UPPER --image=x --restart=Sometimes").await;
+    assert!(message.contains("restart"), "{message}");
+    let message = kubectl.refused("create ns UPPER").await;
+    assert!(message.contains("metadata.name: Invalid value: \"UPPER\""), "{message}");
+    let message = kubectl.refused("run one --image=x -n absent").await;
+    assert!(message.contains("namespaces \"absent\" not found"), "{message}");
+}
+
+#[tokio::test]
+async fn watching_sees_a_change() {
+    let Some(kubectl) = Kubectl::start().await else { return };
+    kubectl.run("create -f settings.yaml").await;
+    let mut watch = kubectl.command("get cm --watch -o custom-columns=COLOUR:.data.colour --no-headers");
+    let mut child = watch.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    for colour in ["blue", "red"] {
+        let line = timeout(PATIENCE, lines.next_line()).await.expect("an event in time").unwrap();
+        assert_eq!(line.as_deref().map(str::trim), Some(colour));
+        kubectl.run(r#"patch cm settings -p {"data":{"colour":"red"}}"#).await;
+    }
+}
+
+#[tokio::test]
+async fn dry_runs_change_nothing() {
+    let Some(kubectl) = Kubectl::start().await else { return };
+    kubectl.shows("create -f settings.yaml --dry-run=server", &["created (server dry run)"]).await;
+    assert!(kubectl.refused("get cm settings").await.contains("NotFound"));
+    kubectl.run("create -f settings.yaml").await;
+    kubectl.run("delete cm settings --dry-run=server").await;
+    kubectl.run("get cm settings").await;
+}
+
+#[tokio::test]
+async fn other_kinds_are_shown_as_people_know_them() {
+    let Some(kubectl) = Kubectl::start().await else { return };
+    for create in [
+        "create secret generic hidden --from-literal=a=b",
+        "create job once --image=example.com/once:1",
+        "create -f often.yaml",
+        "create serviceaccount robot",
+        "create role reader --verb=get --resource=pods",
+        "create rolebinding reader --role=reader --serviceaccount=default:robot",
+        "create quota small --hard=pods=3",
+    ] {
+        kubectl.run(create).await;
+    }
+    kubectl.shows("get secret hidden", &["TYPE", "Opaque"]).await;
+    kubectl.shows("get job once", &["once", "0/1"]).await;
+    kubectl.shows("get cronjob often", &["SCHEDULE", "*/5 * * * *"]).await;
+    kubectl.shows("get sa", &["robot"]).await;
+    kubectl.shows("describe role reader", &["pods", "[get]"]).await;
+    kubectl.shows("describe rolebinding reader", &["ServiceAccount", "robot"]).await;
+    kubectl.shows("get all", &["service/kubernetes", "job.batch/once", "cronjob.batch/often"]).await;
+    kubectl.run("delete job,cronjob,secret --all").await;
+    assert_eq!(kubectl.run("get job,cronjob,secret -o name").await, "");
+}

@@ -1,0 +1,13 @@
+//! The real binary, driven from outside as its users drive it.
+//!
+//! `process` starts and stops it and `client` speaks to it; every other file is one side of its behaviour.
+
+mod client;
+mod process;
+
+mod crash;
+mod http;
+mod kubectl;
+mod layers;
+mod start;
+mod stop;

@@ -1,0 +1,134 @@
+//! One `mizzen` process in a directory of its own: started, ready, stopped or killed.
+
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Output, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+use tokio::time::timeout;
+
+use crate::client::{Client, Credentials};
+
+/// No step of a test may take longer, however slow and busy the machine is.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A directory in which servers run, one after the other.
+pub struct Home {
+    dir: TempDir,
+    data: bool,
+}
+
+impl Home {
+    /// For servers that forget everything.
+    pub fn in_memory() -> Home {
+        Home { dir: tempfile::tempdir().unwrap(), data: false }
+    }
+
+    /// For servers that keep everything on disk.
+    pub fn on_disk() -> Home {
+        Home { dir: tempfile::tempdir().unwrap(), data: true }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn data_dir(&self) -> PathBuf {
+        self.path().join("data")
+    }
+
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.path().join("kubeconfig")
+    }
+
+    /// The command that starts a server on a free port, which later arguments may change.
+    fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mizzen"));
+        command.arg("apiserver").arg("--kubeconfig").arg(self.kubeconfig());
+        match self.data {
+            true => command.arg("--data-dir").arg(self.data_dir()),
+            false => command.arg("--in-memory"),
+        };
+        command.current_dir(self.path()).stdin(Stdio::null()).kill_on_drop(true);
+        command
+    }
+
+    /// A server that is ready.
+    pub async fn start(&self) -> Process {
+        let mut child = self.command().args(["--port", "0"]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap()).lines();
+        let line = timeout(PATIENCE, stdout.next_line()).await.expect("ready in time").unwrap();
+        let line = line.expect("the server says that it is ready before it ends");
+        let address = line.split("https://").nth(1).and_then(|rest| rest.split(' ').next());
+        let address = address.unwrap_or_else(|| panic!("no address in {line:?}")).to_owned();
+        let credentials = Credentials::read(&self.kubeconfig());
+        Process { child, address, line, credentials, _stdout: stdout }
+    }
+
+    /// What a server says that does not start.
+    pub async fn fail_to_start(&self, port: u16) -> Output {
+        let child = self.command().arg("--port").arg(port.to_string()).output();
+        timeout(PATIENCE, child).await.expect("ends by itself").unwrap()
+    }
+}
+
+/// A server that said it is ready.
+pub struct Process {
+    child: Child,
+    /// `host:port`.
+    pub address: String,
+    /// What it said when it was ready.
+    pub line: String,
+    pub credentials: Credentials,
+    /// Held so that the server's standard output stays open.
+    _stdout: Lines<BufReader<ChildStdout>>,
+}
+
+impl Process {
+    /// A client of the admin, over HTTP/2.
+    pub async fn admin(&self) -> Client {
+        Client::connect(&self.address, &self.credentials, &["h2"]).await
+    }
+
+    /// Asks it to stop.
+    pub fn terminate(&self) {
+        self.signal(Signal::SIGTERM);
+    }
+
+    /// How it ended.
+    pub async fn ended(&mut self) -> ExitStatus {
+        timeout(PATIENCE, self.child.wait()).await.expect("ends in time").unwrap()
+    }
+
+    /// Stops it as its users do.
+    pub async fn stop(mut self) {
+        self.terminate();
+        let status = self.ended().await;
+        assert_eq!(status.code(), Some(0), "{status}");
+    }
+
+    /// Ends it without a warning.
+    pub async fn kill(mut self) {
+        self.signal(Signal::SIGKILL);
+        self.ended().await;
+    }
+
+    /// The memory that it occupies now, in bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.pid()), signal).unwrap();
+    }
+
+    fn pid(&self) -> i32 {
+        i32::try_from(self.child.id().expect("it runs")).unwrap()
+    }
+}

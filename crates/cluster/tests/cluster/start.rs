@@ -1,0 +1,68 @@
+//! How a server starts, and what the next one finds.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::{Duration, Instant};
+
+use crate::client::Client;
+use crate::process::Home;
+
+/// Generous: a debug build on a busy machine. What it really takes is for benchmarks.
+const SOON: Duration = Duration::from_secs(20);
+
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+#[tokio::test]
+async fn a_server_is_ready_soon_and_says_where() {
+    let home = Home::in_memory();
+    let started = Instant::now();
+    let process = home.start().await;
+    assert!(started.elapsed() < SOON, "took {:?}", started.elapsed());
+    assert!(
+        process.line.contains(home.kubeconfig().file_name().unwrap().to_str().unwrap()),
+        "{}",
+        process.line
+    );
+    process.admin().await.get("/readyz").await.expect(200);
+    let namespaces = process.admin().await.get("/api/v1/namespaces").await.expect(200).json();
+    let names: Vec<_> =
+        namespaces["items"].as_array().unwrap().iter().map(|item| &item["metadata"]["name"]).collect();
+    assert_eq!(names, ["default", "kube-node-lease", "kube-public", "kube-system"]);
+}
+
+#[tokio::test]
+async fn only_its_owner_may_read_what_a_server_writes() {
+    let home = Home::on_disk();
+    let process = home.start().await;
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&home.kubeconfig()), 0o600);
+    assert_eq!(mode(&home.data_dir()), 0o700);
+    process.stop().await;
+}
+
+#[tokio::test]
+async fn a_restart_keeps_data_and_credentials() {
+    let home = Home::on_disk();
+    let first = home.start().await;
+    let body = r#"{"metadata":{"name":"kept"},"data":{"a":"b"}}"#;
+    let made = first.admin().await.post(CONFIG_MAPS, body).await.expect(201).json();
+    let credentials = first.credentials.clone();
+    first.stop().await;
+
+    let second = home.start().await;
+    assert_eq!(second.credentials.authority, credentials.authority);
+    let client = Client::connect(&second.address, &credentials, &["h2"]).await;
+    let found = client.get(&format!("{CONFIG_MAPS}/kept")).await.expect(200).json();
+    assert_eq!(found, made);
+    second.stop().await;
+}
+
+#[tokio::test]
+async fn servers_in_one_place_do_not_share_memory() {
+    let (first, second) = (Home::in_memory(), Home::in_memory());
+    let (first, second) = tokio::join!(first.start(), second.start());
+    let body = r#"{"metadata":{"name":"mine"}}"#;
+    first.admin().await.post(CONFIG_MAPS, body).await.expect(201);
+    second.admin().await.get(&format!("{CONFIG_MAPS}/mine")).await.expect(404);
+    let stranger = Client::connect(&second.address, &second.credentials.anonymous(), &["h2"]).await;
+    stranger.get(CONFIG_MAPS).await.expect(403);
+}

@@ -1,0 +1,3 @@
+//! The targets of the fuzzer.
+
+pub mod targets;
