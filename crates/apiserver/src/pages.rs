@@ -209,8 +209,12 @@ fn moved(location: &str) -> Answer {
 /// A check and whether it passes.
 type Check = (&'static str, fn(&Inner) -> bool);
 
-const CHECKS: [Check; 4] =
-    [("ping", |_| true), ("log", |_| true), ("etcd", |_| true), ("poststarthook/bootstrap", |_| true)];
+const CHECKS: [Check; 4] = [
+    ("ping", |_| true),
+    ("log", |_| true),
+    ("etcd", |server| server.registry.store().is_writable()),
+    ("poststarthook/bootstrap", |_| true),
+];
 const READY_CHECKS: [Check; 1] = [("shutdown", |server| !server.is_stopping())];
 
 /// `/livez?verbose`, `/readyz/ping`, …

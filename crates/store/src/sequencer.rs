@@ -87,7 +87,9 @@ impl Sequencer {
     fn compact(&mut self) {
         if self.poison.is_none() && self.journal.is_bloated() {
             let live = self.spaces.live();
-            self.poison = self.journal.compact(live).err().map(Arc::new);
+            if let Err(error) = self.journal.compact(live) {
+                self.poison(Arc::new(error));
+            }
         }
     }
 
@@ -97,9 +99,15 @@ impl Sequencer {
         }
         self.journal.append(&batch.log).map_err(|error| {
             let cause = Arc::new(error);
-            self.poison = Some(cause.clone());
+            self.poison(cause.clone());
             WriteError::Journal(cause)
         })
+    }
+
+    /// What is on disk is not known any more: from here on nothing is written.
+    fn poison(&mut self, cause: Arc<io::Error>) {
+        self.spaces.set_broken();
+        self.poison = Some(cause);
     }
 }
 

@@ -1,6 +1,7 @@
 //! All spaces of a store, by name.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 
 use crate::ledger::Ledger;
@@ -12,11 +13,26 @@ pub(crate) struct Spaces {
     ledger: Arc<Ledger>,
     bounds: Bounds,
     by_name: RwLock<BTreeMap<Arc<str>, Space>>,
+    /// Set when the journal has failed and no write is taken any more.
+    broken: AtomicBool,
 }
 
 impl Spaces {
     pub(crate) fn new(revision: Revision, opened: Revision, bounds: Bounds) -> Spaces {
-        Spaces { ledger: Arc::new(Ledger::new(revision, opened)), bounds, by_name: RwLock::default() }
+        Spaces {
+            ledger: Arc::new(Ledger::new(revision, opened)),
+            bounds,
+            by_name: RwLock::default(),
+            broken: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_broken(&self) {
+        self.broken.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn ledger(&self) -> &Arc<Ledger> {

@@ -58,6 +58,11 @@ impl Store {
         Store::with_journal(Disk::open(dir.as_ref(), options.fold_bytes)?, options)
     }
 
+    /// Whether writes are taken: not any more once the journal has failed.
+    pub fn is_writable(&self) -> bool {
+        !self.0.spaces.is_broken()
+    }
+
     /// A store on what `journal` has kept, and that it goes on keeping.
     pub fn with_journal(mut journal: impl Journal + 'static, options: Options) -> Result<Store, OpenError> {
         let spaces = Arc::new(load::load(&mut journal, options.window)?);

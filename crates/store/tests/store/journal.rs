@@ -63,7 +63,9 @@ async fn a_failed_append_is_refused_and_poisons_the_store() {
     let space = store.space("things");
     let mut watch = space.watch(at(1)).unwrap();
     put(&store, "a").await.unwrap();
+    assert!(store.is_writable());
     let failed = put(&store, "b").await.unwrap_err();
+    assert!(!store.is_writable());
     assert!(matches!(&failed, WriteError::Journal(cause) if cause.kind() == io::ErrorKind::StorageFull));
     let poisoned = put(&store, "c").await.unwrap_err();
     assert!(matches!(&poisoned, WriteError::Poisoned(cause) if cause.kind() == io::ErrorKind::StorageFull));
