@@ -103,6 +103,8 @@ pub struct Rules {
     pub counts_labels: bool,
     /// `metadata.generation` is set and then never counted.
     pub constant_generation: bool,
+    /// `metadata.generation` is absent until the first change.
+    pub late_generation: bool,
     /// A PUT to a name that does not exist creates it.
     pub create_on_update: bool,
     /// An update must say which version it changes.

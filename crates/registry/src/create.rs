@@ -155,5 +155,6 @@ fn validate_new(resource: &Resource, object: &Value, context: &Context) -> Resul
     if violations.is_empty() {
         return Ok(());
     }
-    Err(Status::invalid(&resource.kind().gvk, metadata["name"].str(), &violations))
+    // Kubernetes: an object that is stored in another group is judged under that group's name.
+    Err(Status::invalid(&kind.gvk, metadata["name"].str(), &violations))
 }

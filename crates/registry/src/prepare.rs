@@ -45,7 +45,7 @@ pub(crate) fn reset_for_create(kind: &Kind, object: &mut Value) {
     if kind.has_status() && !kind.rules.status_on_create {
         object.remove("status");
     }
-    if kind.rules.generation {
+    if kind.rules.generation && !kind.rules.late_generation {
         object.entry("metadata").set("generation", 1);
     }
     schema::canonical(&kind.root, object);
@@ -74,9 +74,7 @@ pub(crate) fn reset_for_update(kind: &Kind, action: Action, new: &mut Value, old
             keep(meta, old, field);
         }
     }
-    if kind.rules.generation || !old["generation"].is_null() {
-        keep(meta, old, "generation");
-    }
+    keep(meta, old, "generation");
     meta.remove("selfLink");
     schema::canonical(&kind.root, new);
 }

@@ -210,7 +210,8 @@ fn validate_change(resource: &Resource, new: &Value, old: &Value, context: &Cont
     if violations.is_empty() {
         return Ok(());
     }
-    Err(Status::invalid(&resource.kind().gvk, metadata["name"].str(), &violations))
+    // Kubernetes: an object that is stored in another group is judged under that group's name.
+    Err(Status::invalid(&kind.gvk, metadata["name"].str(), &violations))
 }
 
 /// Whether this change takes away the last thing that kept a deleted object.

@@ -37,9 +37,14 @@ pub(crate) fn config(call: &Call) -> Result<Value, Status> {
     let document = yaml::read(&call.request.body).map_err(|error| {
         Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {error}"))
     })?;
-    match document.complaint {
-        Some(complaint) => Err(Status::bad_request(format!("error decoding YAML: {complaint}"))),
-        None => Ok(document.value),
+    match (document.complaint, document.value) {
+        (Some(complaint), _) => Err(Status::bad_request(format!("error decoding YAML: {complaint}"))),
+        (None, value @ (Value::Map(_) | Value::Null)) => Ok(value),
+        (None, other) => Err(Status::bad_request(format!(
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go value of \
+             type map[string]interface {{}}",
+            other.go_word()
+        ))),
     }
 }
 

@@ -9,7 +9,7 @@ use mizzen_object::schema::Struct;
 use mizzen_object::{Action, GroupVersionKind, Status, Value, Violations, json};
 use mizzen_registry::{Change, Future, UpdateOptions};
 
-use super::{Call, apply, check_name, create::finish};
+use super::{Call, apply, check_name, create::finish, set_namespace};
 use crate::admission::{self, Claim};
 use crate::answer::Answer;
 use crate::catalog::Catalog;
@@ -100,6 +100,7 @@ impl Patched<'_> {
         self.warnings = intake.warnings;
         let mut object = intake.value;
         intake::fill_defaults(kind, &mut object);
+        set_namespace(self.call.path, object.entry("metadata"))?;
         check_name(self.call.path, &mut object)?;
         Owning::new(self.call).update(Some(current), &mut object);
         let write = admission::Write { call: self.call, old: Some(current), claim: &mut self.claim };

@@ -268,6 +268,7 @@ fn set_rule(rules: &mut Rules, rule: &str) -> Result<(), String> {
         "counts-annotations" => &mut rules.counts_annotations,
         "counts-labels" => &mut rules.counts_labels,
         "constant-generation" => &mut rules.constant_generation,
+        "late-generation" => &mut rules.late_generation,
         "create-on-update" => &mut rules.create_on_update,
         "conditional-update" => &mut rules.conditional_update,
         "delete-answers-object" => &mut rules.delete_answers_object,
