@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use mizzen_object::Status;
+use mizzen_object::seam::uuid;
 use tokio::time::{Instant, timeout};
 
 use crate::answer::{self, Accept, Answer, Encoding, Form};
@@ -16,6 +17,9 @@ use crate::metrics::Observed;
 use crate::request::{Query, Request, Target, is_readable};
 use crate::server::Inner;
 use crate::{authorize, pages, token, verbs};
+
+/// By which a request can be found again.
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 pub(crate) async fn answer(
     server: &Arc<Inner>,
@@ -42,9 +46,21 @@ pub(crate) async fn answer(
         Some(status) => answer::status(&server.types, &status, plain_accept(&request)),
         None => within_time(server, &request).await,
     };
-    let answer = answer::compress(&request.headers, answer);
+    let mut answer = answer::compress(&request.headers, answer);
+    mark(server, &request, &mut answer);
     server.metrics.end(&observed, answer.status().as_u16(), started.elapsed(), &answer);
     answer
+}
+
+/// What every answer says besides: which request it belongs to, and that nobody may keep it.
+fn mark(server: &Inner, request: &Request, answer: &mut Answer) {
+    let asked = request.headers.get(AUDIT_ID).cloned();
+    let audit_id = asked.or_else(|| HeaderValue::from_str(&uuid(server.registry.random())).ok());
+    if let Some(audit_id) = audit_id {
+        answer.headers_mut().insert(AUDIT_ID, audit_id);
+    }
+    let private = HeaderValue::from_static("no-cache, private");
+    answer.headers_mut().entry(http::header::CACHE_CONTROL).or_insert(private);
 }
 
 /// The user of a bearer token, if there is one. A token that nobody gave out is refused, whatever it is for.

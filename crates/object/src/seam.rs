@@ -16,14 +16,23 @@ pub trait Random: Send + Sync {
 /// The characters of generated names: no vowels, so that they spell nothing.
 const NAME_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
 /// A random version 4 UUID.
 pub fn uuid(random: &dyn Random) -> String {
     let mut bytes = [0; 16];
     random.fill(&mut bytes);
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    let mut text = String::with_capacity(36);
+    for (at, byte) in bytes.iter().enumerate() {
+        if matches!(at, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        text.push(char::from(HEX[usize::from(byte >> 4)]));
+        text.push(char::from(HEX[usize::from(byte & 15)]));
+    }
+    text
 }
 
 /// `n` random characters for a generated name.
