@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mizzen_apiserver::MASTERS;
+use mizzen_object::seam::Clock as _;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, SanType,
@@ -21,6 +22,8 @@ use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{self, RootCertStore, ServerConfig, crypto::ring};
 
 use crate::identity::UID;
+
+use crate::seams::WallClock;
 
 /// How long the authority is good for.
 const AUTHORITY_DAYS: i64 = 3650;
@@ -179,7 +182,7 @@ fn leaf(name: &str, purpose: ExtendedKeyUsagePurpose) -> CertificateParams {
 }
 
 fn valid_for(params: &mut CertificateParams, days: i64) {
-    let now = OffsetDateTime::now_utc();
+    let now = OffsetDateTime::from_unix_timestamp(WallClock.now().0).unwrap_or(OffsetDateTime::UNIX_EPOCH);
     // Clocks of clients may be a little behind.
     params.not_before = now - Duration::hours(1);
     params.not_after = now + Duration::days(days);
