@@ -78,7 +78,7 @@ pub trait Hooks: Send + Sync {
         None
     }
 
-    /// The cells of a table row, after the name, for columns without a path. `now` is in Unix seconds.
+    /// The cells of a table row for those columns that have no path, in their order. `now` is in Unix seconds.
     fn cells(&self, _object: &Value, _now: i64) -> Vec<Value> {
         Vec::new()
     }

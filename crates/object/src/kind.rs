@@ -49,7 +49,7 @@ pub struct KindData {
     pub deprecated: Option<Str>,
     /// The version in which objects are kept, if it is not this one.
     pub stored: Option<GroupVersionKind>,
-    /// The columns of its table, after the name.
+    /// The columns of its table, in their order; most begin with the name, some do not.
     pub columns: Vec<Column>,
     /// The rules of its life.
     pub rules: Rules,

@@ -6,8 +6,8 @@ use mizzen_registry::{Object, Resource};
 
 use super::object::partial;
 
-/// Stands for an age that is filled in when the row is sent. No object can hold it: it is not valid text in
-/// any field.
+/// Stands for an age that is filled in when the row is sent. A row in which something else reads the same is
+/// not kept.
 const AGE: &str = "\u{1}age\u{1}";
 /// After this long every age reads differently.
 const A_LONG_TIME: i64 = 400 * 24 * 60 * 60;
@@ -125,6 +125,9 @@ impl Table<'_> {
         self.write_row(object, &value, &cells, &mut text);
         let marker = json::to_string(&AGE.into());
         let text = String::from_utf8(text).ok()?;
+        if text.matches(&marker).count() != 1 {
+            return None;
+        }
         let (before, after) = text.split_once(&marker)?;
         Some((before.to_string().into(), made, after.to_string().into()))
     }

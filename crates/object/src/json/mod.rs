@@ -69,7 +69,7 @@ fn read_list(scanner: &mut Scanner) -> Result<Vec<Value>, SyntaxError> {
     Ok(list)
 }
 
-/// Reads the next value and forgets it, but reports each repeated key through `repeated`.
+/// Reads the next value and forgets it.
 pub fn skip(scanner: &mut Scanner) -> Result<(), SyntaxError> {
     match scanner.peek()? {
         b'{' => {
