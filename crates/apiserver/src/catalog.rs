@@ -16,8 +16,7 @@ pub(crate) struct Catalog {
     /// Resources as seen through a subresource that has rules of its own: `namespaces/finalize`.
     subresources: HashMap<(Str, Str, Str), Resource>,
     kinds: Arc<[Kind]>,
-    /// What discovery says of them.
-    pub groups: Vec<Group>,
+    groups: Arc<[Group]>,
     known_groups: HashSet<Str>,
     list_kinds: HashSet<GroupVersionKind>,
 }
@@ -54,7 +53,7 @@ impl Catalog {
             })
         });
         let subresources = subresources.collect();
-        let groups = discovery::groups(&kinds);
+        let groups: Arc<[Group]> = discovery::groups(&kinds).into();
         let known_groups = groups.iter().map(|group| group.name.clone()).collect();
         let list_kinds = kinds
             .iter()
@@ -63,24 +62,30 @@ impl Catalog {
         Catalog { resources, subresources, kinds: kinds.into(), groups, known_groups, list_kinds }
     }
 
+    /// What discovery says of them.
+    pub fn groups(&self) -> Arc<[Group]> {
+        self.groups.clone()
+    }
+
     /// The kinds that are served.
     pub fn kinds(&self) -> &Arc<[Kind]> {
         &self.kinds
     }
 
     /// The resource with this name.
-    pub fn get(&self, group: &str, version: &str, plural: &str) -> Option<&Resource> {
-        self.resources.get(&(group.into(), version.into(), plural.into()))
+    pub fn get(&self, group: &str, version: &str, plural: &str) -> Option<Resource> {
+        self.resources.get(&(group.into(), version.into(), plural.into())).cloned()
     }
 
     /// The resource as a subresource sees it, if that has rules of its own.
-    pub fn subresource(&self, resource: &Resource, name: &str) -> Option<&Resource> {
+    pub fn subresource(&self, resource: &Resource, name: &str) -> Option<Resource> {
         let kind = resource.kind();
-        self.subresources.get(&(kind.gvk.group.clone(), kind.gvk.version.clone(), path(&kind.plural, name)))
+        let key = (kind.gvk.group.clone(), kind.gvk.version.clone(), path(&kind.plural, name));
+        self.subresources.get(&key).cloned()
     }
 
     /// The resource that a path is about.
-    pub fn find(&self, path: &ResourcePath) -> Result<&Resource, Nowhere> {
+    pub fn find(&self, path: &ResourcePath) -> Result<Resource, Nowhere> {
         let resource =
             self.get(&path.group, &path.version, &path.resource).filter(|resource| fits(resource, path));
         resource.ok_or(if self.knows_group(&path.group) { Nowhere::Resource } else { Nowhere::Group })

@@ -14,6 +14,7 @@ mod identity;
 mod intake;
 pub mod listen;
 mod metrics;
+mod notes;
 pub mod openapi;
 mod options;
 mod ownership;

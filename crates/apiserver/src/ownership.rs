@@ -1,5 +1,7 @@
 //! Who owns which field: what a write through this request changes in `metadata.managedFields`.
 
+use std::sync::Arc;
+
 use mizzen_object::own::{FieldSet, Versions, Writer, manager_name};
 use mizzen_object::schema::Struct;
 use mizzen_object::{GroupVersionKind, Kind, Status, Value};
@@ -50,7 +52,7 @@ impl<'a> Owning<'a> {
     pub fn apply_as(
         &self,
         gvk: &GroupVersionKind,
-        schema: &Struct,
+        schema: &Arc<Struct>,
         current: Option<&Value>,
         config: &Value,
     ) -> Result<Value, Status> {
@@ -59,11 +61,11 @@ impl<'a> Owning<'a> {
     }
 
     /// Gives the writer what `new` changes in something that stands for the object, such as its Scale.
-    pub fn update_as(&self, gvk: &GroupVersionKind, schema: &Struct, old: &Value, new: &mut Value) {
+    pub fn update_as(&self, gvk: &GroupVersionKind, schema: &Arc<Struct>, old: &Value, new: &mut Value) {
         self.writer(gvk, schema).update(Some(old), new);
     }
 
-    fn writer<'b>(&'b self, gvk: &'b GroupVersionKind, schema: &'b Struct) -> Writer<'b> {
+    fn writer<'b>(&'b self, gvk: &'b GroupVersionKind, schema: &'b Arc<Struct>) -> Writer<'b> {
         Writer {
             schema,
             gvk,
@@ -102,7 +104,7 @@ struct Others<'a> {
 }
 
 impl Others<'_> {
-    fn find(&self, api_version: &str) -> Option<&Resource> {
+    fn find(&self, api_version: &str) -> Option<Resource> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let found = self.catalog.get(group, version, &self.resource.kind().plural)?;
         (found.space().name() == self.resource.space().name()).then_some(found)
@@ -110,11 +112,11 @@ impl Others<'_> {
 }
 
 impl Versions for Others<'_> {
-    fn schema(&self, api_version: &str) -> Option<&Struct> {
-        self.find(api_version).map(|resource| &*resource.kind().root)
+    fn schema(&self, api_version: &str) -> Option<Arc<Struct>> {
+        self.find(api_version).map(|resource| resource.kind().root.clone())
     }
 
     fn convert(&self, object: &Value, from: &str, to: &str) -> Option<Value> {
-        Some(self.find(from)?.convert(object, self.find(to)?))
+        Some(self.find(from)?.convert(object, &self.find(to)?))
     }
 }

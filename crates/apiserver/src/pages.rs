@@ -46,7 +46,7 @@ pub(crate) async fn answer(server: &Arc<Inner>, request: &Request, path: &str) -
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
 fn document(server: &Arc<Inner>, request: &Request, parts: &[&str]) -> Result<Answer, Status> {
-    let groups = &server.catalog.groups;
+    let groups = &*server.catalog.groups();
     let value = match parts {
         [""] => discovery::root_paths(groups, &OTHERS),
         ["version"] => discovery::version(),
@@ -97,7 +97,7 @@ fn resource_list(group: &Group, version: &str) -> Result<Value, Status> {
 /// `/api` and `/apis`, which have an aggregated form too.
 fn roots(server: &Arc<Inner>, request: &Request, core: bool) -> Result<Answer, Status> {
     method(request)?;
-    let groups = &server.catalog.groups;
+    let groups = &*server.catalog.groups();
     let accepted = request.header("accept");
     for clause in accepted.split(',') {
         if let Some(version) = aggregated_version(clause) {

@@ -139,7 +139,7 @@ fn invalidated() -> String {
 
 fn find(server: &Inner, plural: &str, namespace: &str, name: &str) -> Option<Value> {
     let resource = server.catalog.get("", "v1", plural)?;
-    Some(server.registry.get(resource, &Key::new(namespace, name), "").ok()?.value())
+    Some(server.registry.get(&resource, &Key::new(namespace, name), "").ok()?.value())
 }
 
 /// Whether an object should be gone by now.

@@ -43,7 +43,7 @@ pub(super) fn check(call: &Call, object: &Value) -> Result<(), Status> {
 fn ranges(call: &Call) -> Result<Vec<Value>, Status> {
     let ranges = call.server.catalog.get("", "v1", "limitranges").ok_or_else(Status::no_such_resource)?;
     let selection = Selection { namespace: call.path.namespace.clone(), ..Selection::default() };
-    let found = call.server.registry.list(ranges, &ListOptions { selection, ..ListOptions::default() })?;
+    let found = call.server.registry.list(&ranges, &ListOptions { selection, ..ListOptions::default() })?;
     Ok(found.items.iter().map(|range| range.value()).collect())
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct Write<'a> {
 }
 
 /// Changes `object` as the server must, or refuses it.
-pub(crate) fn admit(mut write: Write, object: &mut Value) -> Result<(), Status> {
+pub(crate) async fn admit(mut write: Write<'_>, object: &mut Value) -> Result<(), Status> {
     namespace::admit(&write, object)?;
     let kind = write.call.resource.kind();
     match (kind.gvk.group.as_str(), kind.gvk.kind.as_str()) {

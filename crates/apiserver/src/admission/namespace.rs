@@ -16,7 +16,7 @@ pub(super) fn admit(write: &Write, object: &Value) -> Result<(), Status> {
         return Ok(());
     }
     let namespaces = server.catalog.get("", "v1", "namespaces").ok_or_else(Status::no_such_resource)?;
-    let namespace = server.registry.get(namespaces, &Key::new("", &path.namespace), "")?.value();
+    let namespace = server.registry.get(&namespaces, &Key::new("", &path.namespace), "")?.value();
     if namespace["status"]["phase"].str() != "Terminating" {
         return Ok(());
     }

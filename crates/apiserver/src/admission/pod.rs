@@ -37,8 +37,8 @@ fn set_priority(write: &Write, pod: &mut Value) -> Result<(), Status> {
     };
     let named = pod["spec"]["priorityClassName"].str();
     let class = match named {
-        "" => default_class(write, classes)?,
-        name => match server.registry.get(classes, &Key::new("", name), "") {
+        "" => default_class(write, &classes)?,
+        name => match server.registry.get(&classes, &Key::new("", name), "") {
             Ok(class) => Some(class.value()),
             Err(_) => return Err(refuse(pod, format!("no PriorityClass with name {name} was found"))),
         },

@@ -39,7 +39,7 @@ fn class(call: &Call, pod: &Value) -> Result<Option<Value>, Status> {
         .catalog
         .get("node.k8s.io", "v1", "runtimeclasses")
         .ok_or_else(Status::no_such_resource)?;
-    match call.server.registry.get(classes, &Key::new("", name), "") {
+    match call.server.registry.get(&classes, &Key::new("", name), "") {
         Ok(class) => Ok(Some(class.value())),
         Err(_) => Err(forbidden(call, pod, &format!("pod rejected: RuntimeClass \"{name}\" not found"))),
     }

@@ -56,13 +56,12 @@ struct Applied<'a> {
 
 impl Change for Applied<'_> {
     fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> Future<'a, Result<Value, Status>> {
-        let outcome = self.applied(current);
-        Box::pin(async { outcome })
+        Box::pin(self.applied(current))
     }
 }
 
 impl Applied<'_> {
-    fn applied(&mut self, current: Option<&Value>) -> Result<Value, Status> {
+    async fn applied(&mut self, current: Option<&Value>) -> Result<Value, Status> {
         let kind = self.call.resource.kind();
         let merged = Owning::new(self.call).apply(current, &self.config)?;
         let mut object = typed(kind, &merged)?;
@@ -73,7 +72,7 @@ impl Applied<'_> {
             self.check_new(object.entry("metadata"))?;
         }
         let write = admission::Write { call: self.call, old: current, claim: &mut self.claim };
-        admission::admit(write, &mut object)?;
+        admission::admit(write, &mut object).await?;
         Ok(object)
     }
 }

@@ -27,7 +27,7 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
         ..UpdateOptions::default()
     };
     let mut change = Bind { binding, now: server.registry.timestamp() };
-    let bound = server.registry.update(pods, &key, &mut change, &update, &NoGate, &mut Vec::new()).await;
+    let bound = server.registry.update(&pods, &key, &mut change, &update, &NoGate, &mut Vec::new()).await;
     finish(call, bound.map(|_| created(call)), &intake.warnings)
 }
 

@@ -16,7 +16,7 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     wipe(intake.value.entry("metadata"));
     Owning::new(call).update(None, &mut intake.value);
     let mut claim = server.claims.claim();
-    admission::admit(admission::Write { call, old: None, claim: &mut claim }, &mut intake.value)?;
+    admission::admit(admission::Write { call, old: None, claim: &mut claim }, &mut intake.value).await?;
 
     let create = CreateOptions { user: request.user.who(), dry_run: options.dry_run };
     let draft = intake.value;

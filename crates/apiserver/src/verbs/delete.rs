@@ -1,22 +1,21 @@
 //! `DELETE` of one object or of a collection.
 
 use mizzen_object::{Details, Status};
-use mizzen_registry::{DeleteOptions, Deleted, NoGate};
+use mizzen_registry::{DeleteOptions, Deleted};
 
 use super::Call;
-use crate::answer::{self, Answer, warn};
+use crate::answer::{self, Answer};
 use crate::{admission, options};
 
 pub(crate) async fn delete(call: &Call<'_>) -> Result<Answer, Status> {
     let Call { server, request, path, resource, .. } = call;
     let options = options::delete_options(server, request, false)?;
     admission::on_delete(resource, path)?;
-    let deleted = server.registry.delete(resource, &call.key(), &options, &NoGate).await?;
-    let mut answer = show(call, &deleted, code(&deleted, &options))?;
+    let deleted = server.registry.delete(resource, &call.key(), &options, &admission::Checks(call)).await?;
     if orphans_silently(call, &options) {
-        warn(&mut answer, &["child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning".into()]);
+        call.notes.warn("child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning");
     }
-    Ok(answer)
+    show(call, &deleted, code(&deleted, &options))
 }
 
 /// Kubernetes: only one kind warns that its dependents stay, although others orphan too.
@@ -57,7 +56,8 @@ pub(crate) async fn delete_collection(call: &Call<'_>) -> Result<Answer, Status>
     let Call { server, request, path, resource, .. } = call;
     let list = options::list_options(resource.kind(), &path.namespace, &request.query)?;
     let options = options::delete_options(server, request, true)?;
-    let deleted = server.registry.delete_collection(resource, &list, &options, &NoGate).await?;
+    let deleted =
+        server.registry.delete_collection(resource, &list, &options, &admission::Checks(call)).await?;
     let now = server.registry.now();
     Ok(answer::list(&server.types, resource, &deleted, call.accept, request.query.text("includeObject"), now))
 }

@@ -123,7 +123,7 @@ async fn evict_guarded(call: &Call<'_>, pod: &Value, asked: DeleteOptions) -> Re
         .catalog
         .get("policy", "v1", "poddisruptionbudgets")
         .ok_or_else(Status::no_such_resource)?;
-    let guards = guards(call, budgets, pod)?;
+    let guards = guards(call, &budgets, pod)?;
     let guard = match guards.as_slice() {
         [] => return mark_and_delete(call, asked).await,
         [guard] => guard,
@@ -136,7 +136,7 @@ async fn evict_guarded(call: &Call<'_>, pod: &Value, asked: DeleteOptions) -> Re
     if !is_ready(pod) && spares_unready(guard) {
         return evict_unready(call, pod, guard["metadata"]["name"].str(), asked).await;
     }
-    spend(call, budgets, guard["metadata"]["name"].str(), asked.dry_run).await?;
+    spend(call, &budgets, guard["metadata"]["name"].str(), asked.dry_run).await?;
     mark_and_delete(call, asked).await
 }
 

@@ -24,6 +24,7 @@ use mizzen_registry::{Key, Object, Resource};
 use crate::answer::{self, Accept, Answer, negotiate};
 use crate::authorize::verb;
 use crate::catalog::Nowhere;
+use crate::notes::Notes;
 use crate::request::{Request, ResourcePath};
 use crate::server::Inner;
 
@@ -34,6 +35,8 @@ pub(crate) struct Call<'a> {
     pub path: &'a ResourcePath,
     pub resource: &'a Resource,
     pub accept: Accept,
+    /// What the client is told besides.
+    pub notes: &'a Notes,
 }
 
 /// Answers a request about a resource.
@@ -42,7 +45,7 @@ pub(crate) async fn answer(
     request: &Request,
     path: &ResourcePath,
 ) -> Result<Answer, Status> {
-    let resource = match server.catalog.find(path) {
+    let resource = &match server.catalog.find(path) {
         Ok(resource) => resource,
         Err(Nowhere::Group) => return Ok(answer::text(404, "404 page not found\n")),
         Err(Nowhere::Resource) => return Err(Status::no_such_resource()),
@@ -55,12 +58,13 @@ pub(crate) async fn answer(
     allowed(resource, path, request, verb)?;
     let listed = path.name.is_empty() && matches!(verb, "list" | "watch");
     let accept = negotiate(&request.headers, &request.query, listed)?;
-    let call = Call { server, request, path, resource, accept };
+    let notes = Notes::default();
+    let call = Call { server, request, path, resource, accept, notes: &notes };
     let outcome = call.dispatch(verb).await;
-    match resource.kind().deprecation() {
-        Some(deprecation) => create::finish(&call, outcome, &[deprecation]),
-        None => outcome,
+    if let Some(deprecation) = resource.kind().deprecation() {
+        notes.warn(deprecation);
     }
+    create::finish(&call, outcome, &notes.take())
 }
 
 /// Names that cannot stand in a path are not looked for.
@@ -139,7 +143,7 @@ impl Call<'_> {
     async fn through(&self, subresource: &str, verb: &str) -> Result<Answer, Status> {
         let resource = self.server.catalog.subresource(self.resource, subresource);
         let resource = resource.ok_or_else(|| not_here(subresource))?;
-        let call = Call { resource, ..*self };
+        let call = Call { resource: &resource, ..*self };
         // An approval is a part of the status.
         let action = if subresource == "approval" { Action::Status } else { Action::Update };
         match verb {

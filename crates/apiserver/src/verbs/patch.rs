@@ -87,13 +87,12 @@ struct Patched<'a> {
 
 impl Change for Patched<'_> {
     fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> Future<'a, Result<Value, Status>> {
-        let outcome = self.patched(current.expect("a patch changes what is there"));
-        Box::pin(async { outcome })
+        Box::pin(self.patched(current.expect("a patch changes what is there")))
     }
 }
 
 impl Patched<'_> {
-    fn patched(&mut self, current: &Value) -> Result<Value, Status> {
+    async fn patched(&mut self, current: &Value) -> Result<Value, Status> {
         let kind = self.call.resource.kind();
         let outcome = apply_patch(&kind.root, self.form, &self.call.request.body, current)?;
         let intake = read(&self.call.server.catalog, &kind.gvk, &kind.root, outcome, self.strictness)?;
@@ -104,7 +103,7 @@ impl Patched<'_> {
         check_name(self.call.path, &mut object)?;
         Owning::new(self.call).update(Some(current), &mut object);
         let write = admission::Write { call: self.call, old: Some(current), claim: &mut self.claim };
-        admission::admit(write, &mut object)?;
+        admission::admit(write, &mut object).await?;
         Ok(object)
     }
 }

@@ -146,7 +146,7 @@ fn bound(call: &Call, reference: &Value) -> Result<Value, Status> {
 
 fn get(call: &Call, plural: &str, namespace: &str, name: &str) -> Result<Value, Status> {
     let resource = call.server.catalog.get("", "v1", plural).ok_or_else(Status::no_such_resource)?;
-    Ok(call.server.registry.get(resource, &Key::new(namespace, name), "")?.value())
+    Ok(call.server.registry.get(&resource, &Key::new(namespace, name), "")?.value())
 }
 
 fn check_account(call: &Call, pod: &Value) -> Result<(), Status> {

@@ -43,17 +43,16 @@ struct Replace<'a> {
 
 impl Change for Replace<'_> {
     fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> Future<'a, Result<Value, Status>> {
-        let outcome = self.replaced(current);
-        Box::pin(async { outcome })
+        Box::pin(self.replaced(current))
     }
 }
 
 impl Replace<'_> {
-    fn replaced(&mut self, current: Option<&Value>) -> Result<Value, Status> {
+    async fn replaced(&mut self, current: Option<&Value>) -> Result<Value, Status> {
         let mut object = self.object.clone();
         Owning::new(self.call).update(current, &mut object);
         let write = admission::Write { call: self.call, old: current, claim: &mut self.claim };
-        admission::admit(write, &mut object)?;
+        admission::admit(write, &mut object).await?;
         Ok(object)
     }
 }

@@ -27,7 +27,7 @@ const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 const LASTS: u64 = 30 * 60;
 
 pub(crate) fn watch(call: &Call) -> Result<Answer, Status> {
-    let Call { server, request, path, resource, accept } = call;
+    let Call { server, request, path, resource, accept, .. } = call;
     call.check_include()?;
     let query = &request.query;
     options::check_version(query, true)?;

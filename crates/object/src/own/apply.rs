@@ -166,10 +166,10 @@ impl Writer<'_> {
         let version = &last.api_version;
         let schema = self.schema_in(version)?;
         let merged = Versioned::of(self, applied.clone()).to(version, self.versions)?;
-        let object = take_out(schema, &merged.object, last.fields());
+        let object = take_out(&schema, &merged.object, last.fields());
         let pruned = self.put_back(&merged, Versioned { object, api_version: version.clone() }, managed);
         let pruned = pruned.to(version, self.versions)?;
-        let object = put_back_others(schema, &merged.object, &pruned.object, last.fields());
+        let object = put_back_others(&schema, &merged.object, &pruned.object, last.fields());
         let pruned = Versioned { object, api_version: version.clone() };
         Some(pruned.to(&self.gvk.api_version(), self.versions)?.object)
     }
@@ -189,7 +189,7 @@ impl Writer<'_> {
             };
             let of_version = managed.entries.iter().filter(|entry| entry.api_version == *version);
             let owned = of_version.fold(FieldSet::default(), |all, entry| all.union(entry.fields()));
-            let object = put_back_owned(schema, &merged.object, &object.object, &owned);
+            let object = put_back_owned(&schema, &merged.object, &object.object, &owned);
             pruned = Versioned { object, api_version: version.clone() };
         }
         pruned

@@ -128,7 +128,7 @@ impl<'a> Changes<'a> {
         let Writer { versions, gvk, .. } = self.writer;
         let convert = |object: &Value| versions.convert(object, &gvk.api_version(), api_version);
         match (versions.schema(api_version), convert(self.old), convert(self.new)) {
-            (Some(schema), Some(old), Some(new)) => self.writer.compare(schema, &old, &new),
+            (Some(schema), Some(old), Some(new)) => self.writer.compare(&schema, &old, &new),
             _ => Ok(Comparison::default()),
         }
     }

@@ -1,5 +1,7 @@
 //! Who writes: all that ownership needs to know about a write besides the object.
 
+use std::sync::Arc;
+
 use super::compare::{Comparison, compare};
 use super::managed::{Managed, Operation, Owner};
 use super::rule::ItemError;
@@ -12,7 +14,7 @@ use crate::value::{Str, Value};
 #[derive(Clone, Copy)]
 pub struct Writer<'a> {
     /// The shape of the object in the version in which it is written.
-    pub schema: &'a Struct,
+    pub schema: &'a Arc<Struct>,
     /// The kind and that version.
     pub gvk: &'a GroupVersionKind,
     /// The name that he goes by; see [`super::manager_name`].
@@ -31,7 +33,7 @@ pub struct Writer<'a> {
 /// The other versions of a kind, in which some may own what they own.
 pub trait Versions: Send + Sync {
     /// The shape of the kind in `api_version`; `None` if there is no such version (any more).
-    fn schema(&self, api_version: &str) -> Option<&Struct>;
+    fn schema(&self, api_version: &str) -> Option<Arc<Struct>>;
 
     /// `object`, which is in version `from`, in version `to`, without defaults; `None` if it cannot be had.
     fn convert(&self, object: &Value, from: &str, to: &str) -> Option<Value>;
@@ -42,7 +44,7 @@ pub trait Versions: Send + Sync {
 pub struct OneVersion;
 
 impl Versions for OneVersion {
-    fn schema(&self, _api_version: &str) -> Option<&Struct> {
+    fn schema(&self, _api_version: &str) -> Option<Arc<Struct>> {
         None
     }
 
@@ -53,9 +55,9 @@ impl Versions for OneVersion {
 
 impl<'a> Writer<'a> {
     /// The shape of the kind in `api_version`.
-    pub(super) fn schema_in(&self, api_version: &str) -> Option<&'a Struct> {
+    pub(super) fn schema_in(&self, api_version: &str) -> Option<Arc<Struct>> {
         match self.gvk.api_version() == api_version {
-            true => Some(self.schema),
+            true => Some(self.schema.clone()),
             false => self.versions.schema(api_version),
         }
     }
@@ -65,7 +67,7 @@ impl<'a> Writer<'a> {
     pub(super) fn reconcile(&self, managed: &mut Managed) {
         managed.entries.retain_mut(|entry| match self.schema_in(&entry.api_version) {
             Some(schema) => {
-                entry.reconcile(schema);
+                entry.reconcile(&schema);
                 true
             }
             None => false,

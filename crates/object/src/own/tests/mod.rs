@@ -4,7 +4,7 @@ mod apply;
 mod property;
 mod update;
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use super::{FieldSet, OneVersion, Writer};
 use crate::decode::decode;
@@ -81,7 +81,7 @@ static GVK: LazyLock<GroupVersionKind> = LazyLock::new(|| GroupVersionKind {
 });
 static STATUS: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of_names(&["status"]));
 
-fn schema() -> &'static Struct {
+fn schema() -> &'static Arc<Struct> {
     &SCHEMAS.types["example.com/v1.Thing"]
 }
 

@@ -1,0 +1,26 @@
+//! What does a request have to tell besides its answer?
+//!
+//! Whoever handles a request may leave a note; notes reach the client with the answer, whether or not it
+//! worked.
+
+use std::sync::{Mutex, PoisonError};
+
+/// What was noted while a request was handled.
+#[derive(Debug, Default)]
+pub(crate) struct Notes(Mutex<Vec<String>>);
+
+impl Notes {
+    /// Warns the client. Said once is enough: a write that lost a race is tried again.
+    pub fn warn(&self, warning: impl Into<String>) {
+        let warning = warning.into();
+        let mut warnings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !warnings.contains(&warning) {
+            warnings.push(warning);
+        }
+    }
+
+    /// The warnings so far, in the order in which they came.
+    pub fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
