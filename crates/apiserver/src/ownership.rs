@@ -37,7 +37,18 @@ impl<'a> Owning<'a> {
         if let (true, Some(old)) = (subresource, old) {
             new.entry("metadata").set("managedFields", old["metadata"]["managedFields"].clone());
         }
-        self.call.resource.round_trip(new);
+        if !self.call.resource.is_converted() {
+            return self.own(old, new);
+        }
+        // Owned is what comes back from storage, but judged will be what was sent.
+        let mut stored = new.clone();
+        self.call.resource.round_trip(&mut stored);
+        self.own(old, &mut stored);
+        let owners = stored["metadata"]["managedFields"].clone();
+        new.entry("metadata").set("managedFields", owners);
+    }
+
+    fn own(&self, old: Option<&Value>, new: &mut Value) {
         let kind = self.call.resource.kind();
         self.writer(&kind.gvk, &kind.root).update(old, new);
     }

@@ -25,13 +25,15 @@ pub struct Options {
     pub advertise: String,
     /// Seconds after which a request that is no watch is given up.
     pub request_timeout: u64,
+    /// Serve versions that Kubernetes has removed, too.
+    pub legacy_apis: bool,
     /// The key that signs service accounts' tokens; without it there are none.
     pub signer: Option<Arc<dyn Signer>>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { advertise: "127.0.0.1:6443".into(), request_timeout: 60, signer: None }
+        Options { advertise: "127.0.0.1:6443".into(), request_timeout: 60, legacy_apis: false, signer: None }
     }
 }
 
@@ -54,7 +56,8 @@ pub(crate) struct Inner {
 impl Server {
     /// A server for all built-in kinds.
     pub fn new(registry: Registry, options: Options) -> Server {
-        let kinds::Catalog { kinds, schemas } = kinds::catalog();
+        let kinds::Catalog { kinds, schemas } =
+            if options.legacy_apis { kinds::legacy_catalog() } else { kinds::catalog() };
         let types = Types::new(&schemas);
         let catalog = Catalog::new(registry.store(), kinds);
         let openapi = OpenApi::new(catalog.kinds().iter().cloned().map(Into::into), Arc::new(schemas));

@@ -87,8 +87,12 @@ async fn run(args: &ServerArgs) -> Result<(), ComposeError> {
         Some(directory) => TokenKey::open(directory)?,
         None => TokenKey::in_memory()?,
     };
-    let options =
-        Options { advertise: address.to_string(), signer: Some(Arc::new(token_key)), ..Options::default() };
+    let options = Options {
+        advertise: address.to_string(),
+        legacy_apis: args.legacy_apis,
+        signer: Some(Arc::new(token_key)),
+        ..Options::default()
+    };
     let server = Server::new(registry.clone(), options);
     bootstrap(&server, address.port()).await.map_err(ComposeError::Bootstrap)?;
 

@@ -11,6 +11,8 @@ pub struct Behaviour {
     pub prepare: fn(&mut Value, Option<&Value>, &Context),
     /// See [`Hooks::validate`].
     pub validate: fn(&Value, Option<&Value>, &Context, &mut Violations),
+    /// See [`Hooks::validate_unconverted`].
+    pub validate_unconverted: fn(&Value, &mut Violations),
     /// See [`Hooks::warnings`].
     pub warnings: fn(&Value, Option<&Value>, &Context) -> Vec<String>,
     /// See [`Hooks::selectable`].
@@ -35,6 +37,7 @@ impl Behaviour {
         default: |_| {},
         prepare: |_, _, _| {},
         validate: |_, _, _, _| {},
+        validate_unconverted: |_, _| {},
         warnings: |_, _, _| Vec::new(),
         selectable: |_, _| None,
         cells: |_, _| Vec::new(),
@@ -70,6 +73,10 @@ impl Hooks for Behaviour {
 
     fn validate(&self, new: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
         (self.validate)(new, old, context, violations)
+    }
+
+    fn validate_unconverted(&self, new: &Value, violations: &mut Violations) {
+        (self.validate_unconverted)(new, violations)
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>, context: &Context) -> Vec<String> {

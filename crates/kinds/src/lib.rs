@@ -60,6 +60,17 @@ pub const DATA: &[(&str, &str)] = data![
     "storage.k8s.io.kinds",
 ];
 
+/// The data files of versions that Kubernetes serves no more, by name.
+pub const LEGACY: &[(&str, &str)] = data![
+    "legacy/admissionregistration.k8s.io.kinds",
+    "legacy/apiextensions.k8s.io.kinds",
+    "legacy/apiregistration.k8s.io.kinds",
+    "legacy/batch.kinds",
+    "legacy/networking.k8s.io.kinds",
+    "legacy/policy.kinds",
+    "legacy/rbac.authorization.k8s.io.kinds",
+];
+
 /// Every built-in kind, and the types that belong to none of them.
 pub struct Catalog {
     /// The kinds that are served.
@@ -102,12 +113,24 @@ fn with(old: Option<&Value>, change: impl FnOnce(&Value)) {
     }
 }
 
-/// Reads the data files.
+/// The kinds of the Kubernetes release that we are.
 ///
 /// # Panics
 /// If a data file that this crate ships does not parse, which its tests rule out.
 pub fn catalog() -> Catalog {
-    let mut schemas = parse(DATA.iter().copied()).expect("the data files parse");
+    read(DATA.iter().copied())
+}
+
+/// The same, and the versions that it had once: each is kept as a kind of [`catalog`].
+///
+/// # Panics
+/// As [`catalog`] does.
+pub fn legacy_catalog() -> Catalog {
+    read(DATA.iter().chain(LEGACY).copied())
+}
+
+fn read(files: impl Iterator<Item = (&'static str, &'static str)> + Clone) -> Catalog {
+    let mut schemas = parse(files).expect("the data files parse");
     let kinds = std::mem::take(&mut schemas.kinds).into_iter().map(kind).collect();
     Catalog { kinds, schemas }
 }

@@ -68,6 +68,10 @@ pub trait Hooks: Send + Sync {
     fn validate(&self, _new: &Value, _old: Option<&Value>, _context: &Context, _violations: &mut Violations) {
     }
 
+    /// Rules that only this version has, on an object that is not yet turned into the stored version: what
+    /// would not be seen of it there.
+    fn validate_unconverted(&self, _new: &Value, _violations: &mut Violations) {}
+
     /// What to tell a client that does something legal but unwise.
     fn warnings(&self, _new: &Value, _old: Option<&Value>, _context: &Context) -> Vec<String> {
         Vec::new()

@@ -45,8 +45,8 @@ pub struct KindData {
     pub selectable: Vec<Str>,
     /// The selectable fields by which objects are found without looking at all of them.
     pub indexed: Vec<Str>,
-    /// Since when the kind is old, and what to use instead.
-    pub deprecated: Option<Str>,
+    /// That the kind is old, if it is.
+    pub deprecated: Option<Deprecated>,
     /// The version in which objects are kept, if it is not this one.
     pub stored: Option<GroupVersionKind>,
     /// The columns of its table, in their order; most begin with the name, some do not.
@@ -77,6 +77,29 @@ impl KindData {
             columns: Vec::new(),
             rules: Rules::default(),
             root,
+        }
+    }
+}
+
+/// Since when a kind is old, and what to use instead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deprecated {
+    /// The release since which it is.
+    pub since: Str,
+    /// The release that does not have it any more.
+    pub gone: Option<Str>,
+    /// Version and kind to use instead.
+    pub instead: Str,
+}
+
+impl Deprecated {
+    /// Reads `1.19 1.22 networking.k8s.io/v1 Ingress`; the second release may be left out.
+    pub fn parse(text: &str) -> Deprecated {
+        let (since, rest) = text.split_once(' ').unwrap_or((text, ""));
+        let (second, instead) = rest.split_once(' ').unwrap_or((rest, ""));
+        match second.starts_with(|first: char| first.is_ascii_digit()) {
+            true => Deprecated { since: since.into(), gone: Some(second.into()), instead: instead.into() },
+            false => Deprecated { since: since.into(), gone: None, instead: rest.into() },
         }
     }
 }
@@ -218,11 +241,16 @@ impl KindData {
 
     /// What users of an old kind are told.
     pub fn deprecation(&self) -> Option<String> {
-        let (since, instead) =
-            self.deprecated.as_ref()?.split_once(' ').unwrap_or((self.deprecated.as_ref()?, ""));
-        let (version, kind) = (self.gvk.api_version(), &self.gvk.kind);
-        let instead = if instead.is_empty() { String::new() } else { format!("; use {instead}") };
-        Some(format!("{version} {kind} is deprecated in v{since}+{instead}"))
+        let old = self.deprecated.as_ref()?;
+        let (version, kind, since) = (self.gvk.api_version(), &self.gvk.kind, &old.since);
+        let mut told = format!("{version} {kind} is deprecated in v{since}+");
+        if let Some(gone) = &old.gone {
+            told += &format!(", unavailable in v{gone}+");
+        }
+        if !old.instead.is_empty() {
+            told += &format!("; use {}", old.instead);
+        }
+        Some(told)
     }
 
     /// Whether its objects live in a namespace.

@@ -60,7 +60,7 @@ impl Registry {
         gate: &dyn Gate,
         warnings: &mut Vec<String>,
     ) -> Result<Object, Refusal> {
-        resource.to_stored(&mut object);
+        let violations = resource.judge_and_convert(&mut object);
         let kind = resource.stored();
         let generated = self.generate_name(object.entry("metadata"));
         let key = Key::new(namespace, object["metadata"]["name"].str());
@@ -70,7 +70,7 @@ impl Registry {
         let now = self.timestamp();
         let context = options.user.context(Action::Create, &now);
         resource.kind().hooks.prepare(&mut object, None, &context);
-        validate_new(resource, &object, &context)?;
+        validate_new(resource, &object, &context, violations)?;
         warnings.extend(resource.kind().hooks.warnings(&object, None, &context));
         gate.check(Some(&object), None).await?;
 
@@ -137,9 +137,14 @@ impl From<Status> for Refusal {
     }
 }
 
-fn validate_new(resource: &Resource, object: &Value, context: &Context) -> Result<(), Status> {
+/// Refuses for all reasons at once; `violations` are those that are known already.
+fn validate_new(
+    resource: &Resource,
+    object: &Value,
+    context: &Context,
+    mut violations: Violations,
+) -> Result<(), Status> {
     let kind = resource.stored();
-    let mut violations = Violations::default();
     let (metadata, namespaced) = (&object["metadata"], kind.is_namespaced());
     meta::native_object_meta(metadata, namespaced, kind.rules.name, &mut violations);
     resource.kind().hooks.validate(object, None, context, &mut violations);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mizzen_object::{Kind, Status, Value, json, schema};
+use mizzen_object::{Kind, Status, Value, Violations, json, schema};
 use mizzen_store::{Space, Store};
 
 use crate::{Key, Object};
@@ -39,7 +39,8 @@ impl Resource {
         self.0.stored.as_ref().unwrap_or(&self.0.kind)
     }
 
-    pub(crate) fn is_converted(&self) -> bool {
+    /// Whether objects are kept in another version.
+    pub fn is_converted(&self) -> bool {
         self.0.stored.is_some()
     }
 
@@ -51,6 +52,17 @@ impl Resource {
     /// The part of an object's text that says what it is; inside lists it is left out.
     pub fn head(&self) -> &[u8] {
         &self.0.head
+    }
+
+    /// Turns an object of this version into the stored one, and says what is wrong with it that cannot be
+    /// seen afterwards.
+    pub(crate) fn judge_and_convert(&self, value: &mut Value) -> Violations {
+        let mut violations = Violations::default();
+        if self.is_converted() {
+            self.0.kind.hooks.validate_unconverted(value, &mut violations);
+        }
+        self.to_stored(value);
+        violations
     }
 
     /// Turns an object of this version into the stored one.

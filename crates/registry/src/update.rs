@@ -113,7 +113,7 @@ impl Registry {
     ) -> Result<Attempt, Status> {
         let record = current.record().expect("what was found is stored").clone();
         let mut new = change.apply(Some(&current.value())).await?;
-        resource.to_stored(&mut new);
+        let violations = resource.judge_and_convert(&mut new);
         let old = Object::unstored(record.value.clone()).value();
         check_preconditions(resource, key, &new, &old, options)?;
 
@@ -127,7 +127,7 @@ impl Registry {
                 count_generation(kind, &mut new, &old);
             }
             keep_times(&old, &mut new);
-            validate_change(resource, &new, &old, &context)?;
+            validate_change(resource, &new, &old, &context, violations)?;
             warnings.extend(resource.kind().hooks.warnings(&new, Some(&old), &context));
         }
         gate.check(Some(&new), Some(&old)).await?;
@@ -198,9 +198,15 @@ fn unconditional(resource: &Resource, key: &Key) -> Status {
     Status::invalid(&gvk, &key.name, &violations)
 }
 
-fn validate_change(resource: &Resource, new: &Value, old: &Value, context: &Context) -> Result<(), Status> {
+/// Refuses for all reasons at once; `violations` are those that are known already.
+fn validate_change(
+    resource: &Resource,
+    new: &Value,
+    old: &Value,
+    context: &Context,
+    mut violations: Violations,
+) -> Result<(), Status> {
     let kind = resource.stored();
-    let mut violations = Violations::default();
     let path = Path::new("metadata");
     let (metadata, stored) = (&new["metadata"], &old["metadata"]);
     meta::object_meta(metadata, kind.is_namespaced(), NameRule::PathSegment, &path, &mut violations);

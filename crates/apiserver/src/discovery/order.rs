@@ -47,6 +47,8 @@ pub fn priority(group: &str, version: &str) -> Priority {
         ("", _) => 1,
         ("autoscaling", "v2") => 30,
         ("flowcontrol.apiserver.k8s.io" | "resource.k8s.io", "v1") => 21,
+        ("admissionregistration.k8s.io" | "rbac.authorization.k8s.io", "v1beta1") => 12,
+        (_, "v1beta1") => 9,
         _ => 15,
     };
     Priority { group: *of_group, version: of_version }

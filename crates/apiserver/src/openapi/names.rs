@@ -19,7 +19,7 @@ pub fn package(home: &str) -> String {
     let (group, version) = home.split_once('/').unwrap_or((home, ""));
     match group {
         "meta" => META.into(),
-        "apiextensions.k8s.io" => EXTENSIONS.into(),
+        "apiextensions.k8s.io" => format!("{EXTENSIONS}{}", version.trim_start_matches("v1")),
         "apiregistration.k8s.io" => format!("io.k8s.kube-aggregator.pkg.apis.apiregistration.{version}"),
         _ => format!("io.k8s.api.{}.{version}", group.split('.').next().unwrap_or_default()),
     }

@@ -4,7 +4,7 @@ use mizzen_object::schema::{Alternative, Shape, Type};
 use mizzen_object::{Map, Value, value};
 
 use super::definition::Dialect;
-use super::names::{EXTENSIONS, META};
+use super::names::{EXTENSIONS, META, definition};
 
 /// The definition of a type that is more than its fields, or has none.
 pub fn name(ty: &Type) -> String {
@@ -18,9 +18,9 @@ pub fn name(ty: &Type) -> String {
         Shape::Time => format!("{META}.Time"),
         Shape::MicroTime => format!("{META}.MicroTime"),
         Shape::Duration => format!("{META}.Duration"),
-        Shape::Or(Alternative::Bool, _) => format!("{EXTENSIONS}.JSONSchemaPropsOrBool"),
-        Shape::Or(Alternative::List, _) => format!("{EXTENSIONS}.JSONSchemaPropsOrArray"),
-        Shape::Or(Alternative::Strings, _) => format!("{EXTENSIONS}.JSONSchemaPropsOrStringArray"),
+        Shape::Or(Alternative::Bool, schema) => format!("{}OrBool", definition(schema)),
+        Shape::Or(Alternative::List, schema) => format!("{}OrArray", definition(schema)),
+        Shape::Or(Alternative::Strings, schema) => format!("{}OrStringArray", definition(schema)),
         _ => format!("{EXTENSIONS}.JSON"),
     }
 }

@@ -1,7 +1,7 @@
 //! What does a field mean? The words of Kubernetes' own documentation, out of the `k8s-openapi` crate.
 //!
 //! The crate writes a schema for every type it knows; we keep its descriptions while a document is written
-//! and forget them afterwards.
+//! and forget them afterwards. Of removed versions it knows nothing; what they share with v1 is told as there.
 
 use k8s_openapi::api::{
     admissionregistration::v1 as admissionregistration, apps::v1 as apps,
@@ -27,7 +27,7 @@ impl Prose {
     pub fn of<'a>(definitions: impl IntoIterator<Item = &'a str>) -> Prose {
         let mut generator = SchemaSettings::openapi3().into_generator();
         for definition in definitions {
-            if let Some(root) = ROOTS.iter().find(|root| (root.name)() == definition) {
+            if let Some(root) = ROOTS.iter().find(|root| (root.name)() == known(definition)) {
                 (root.describe)(&mut generator);
             }
         }
@@ -36,13 +36,18 @@ impl Prose {
 
     /// What a type is.
     pub fn definition(&self, name: &str) -> Option<&str> {
-        self.0.get(name)?["description"].as_str()
+        self.0.get(&known(name))?["description"].as_str()
     }
 
     /// What a field of a type is.
     pub fn field(&self, definition: &str, field: &str) -> Option<&str> {
-        self.0.get(definition)?["properties"][field]["description"].as_str()
+        self.0.get(&known(definition))?["properties"][field]["description"].as_str()
     }
+}
+
+/// The definition under which a type is described.
+fn known(definition: &str) -> String {
+    definition.replace(".v1beta1.", ".v1.")
 }
 
 /// A type from which others are reached.

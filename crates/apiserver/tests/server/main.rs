@@ -3,6 +3,7 @@
 mod rig;
 
 mod delete;
+mod legacy;
 mod list;
 mod race;
 mod time;

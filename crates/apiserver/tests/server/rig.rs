@@ -46,10 +46,14 @@ pub struct Rig {
 
 impl Rig {
     pub async fn new() -> Rig {
+        Rig::with(Options::default()).await
+    }
+
+    pub async fn with(options: Options) -> Rig {
         let clock = Arc::new(VirtualClock(Instant::now()));
         let random = Arc::new(Counter(AtomicU64::new(1)));
         let registry = Registry::new(Store::in_memory(Default::default()), clock, random);
-        let rig = Rig { server: Server::new(registry, Options::default()) };
+        let rig = Rig { server: Server::new(registry, options) };
         rig.post("/api/v1/namespaces", r#"{"metadata":{"name":"default"}}"#).await.expect(201);
         rig
     }
@@ -75,19 +79,31 @@ impl Rig {
         self.call("DELETE", path, body).await
     }
 
+    /// A server-side apply by `manager`.
+    pub async fn apply(&self, path: &str, manager: &str, body: &str) -> Reply {
+        self.call("APPLY", &format!("{path}?fieldManager={manager}"), body).await
+    }
+
     async fn call(&self, method: &str, path: &str, body: &str) -> Reply {
         let answer = self.send(method, path, body).await;
         let status = answer.status().as_u16();
+        let warnings = answer.headers().get_all(header::WARNING).iter();
+        let warnings = warnings.map(|warning| warning.to_str().expect("text").to_owned()).collect();
         let body = answer.into_body().collect().await.expect("bodies do not fail").to_bytes();
         Reply {
             status,
+            warnings,
             body: json::parse(&body).unwrap_or_else(|_| String::from_utf8_lossy(&body).into_owned().into()),
         }
     }
 
     async fn send(&self, method: &str, path: &str, body: &str) -> Answer {
         let mut headers = HeaderMap::new();
-        let media_type = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        let (method, media_type) = match method {
+            "PATCH" => (method, "application/merge-patch+json"),
+            "APPLY" => ("PATCH", "application/apply-patch+yaml"),
+            _ => (method, "application/json"),
+        };
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
         let (method, uri): (Method, Uri) = (method.parse().unwrap(), path.parse().unwrap());
         let user = User::master("admin");
@@ -112,6 +128,8 @@ impl Rig {
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,
+    /// The `Warning` headers.
+    pub warnings: Vec<String>,
     pub body: Value,
 }
 

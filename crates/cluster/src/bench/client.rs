@@ -35,7 +35,9 @@ const CONNECTION_WINDOW: u32 = 1 << 30;
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 pub(crate) const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
-pub(crate) const MERGE_PATCH: &str = "application/merge-patch+json";
+const MERGE_PATCH: &str = "application/merge-patch+json";
+const STRATEGIC_PATCH: &str = "application/strategic-merge-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
 
 /// Where a server is and how to speak to it. Cheap to clone.
 #[derive(Clone)]
@@ -215,6 +217,14 @@ impl Call {
 
     pub fn merge_patch(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
         Self { content_type: MERGE_PATCH, ..Self::new(Method::PATCH, path, body) }
+    }
+
+    pub fn strategic_patch(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
+        Self { content_type: STRATEGIC_PATCH, ..Self::new(Method::PATCH, path, body) }
+    }
+
+    pub fn apply(path: impl Into<String>, body: impl Into<Bytes>) -> Self {
+        Self { content_type: APPLY, ..Self::new(Method::PATCH, path, body) }
     }
 
     pub fn delete(path: impl Into<String>) -> Self {

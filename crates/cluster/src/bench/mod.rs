@@ -7,6 +7,7 @@
 //! Invariant: the generator speaks only HTTP and knows nothing of the server, so that figures compare between servers.
 //! It measures, so it reads the real clock and is not part of the simulation.
 
+mod bodies;
 mod client;
 mod kubeconfig;
 mod load;
@@ -41,6 +42,9 @@ Examples:
   # everything, with the cost on the server's side (pids are summed)
   mizzen bench --kubeconfig admin.conf --server-pid $(pidof kube-apiserver),$(pidof etcd)
 
+  # what it costs to patch a pod of ten containers and to apply a Deployment
+  mizzen bench --kubeconfig admin.conf --only strategic-patch,apply --server-pid $(pidof kube-apiserver),$(pidof etcd)
+
   # a quick look at two workloads, as JSON
   mizzen bench --kubeconfig admin.conf --only get,pods/list --objects 1000 --seconds 2 --json
 
@@ -52,7 +56,9 @@ Examples:
 
 Workloads: create, get, update (GET and PUT), patch (merge patch), list (whole), list-pages (all pages of 500),
 list-rv0 (resourceVersion=0), list-label (1 in 100), list-gzip, list-protobuf, table-page (500 rows), watch-100,
-watch-1000 (one operation is one delivery; its server cost excludes the update), delete. CPU is that of the given
+watch-1000 (one operation is one delivery; its server cost excludes the update), delete; of crowded-pods (ten
+containers each) only create, strategic-patch (strategic merge patch) and delete, of deployments only create, apply
+(server-side) and delete, with at most 1000 objects. CPU is that of the given
 processes between first and last operation, background work included; `client` is this program's own.";
 
 /// What to measure, and on which server.
@@ -80,7 +86,12 @@ pub struct Options {
     only: Vec<String>,
 
     /// The kinds to put load on.
-    #[arg(long, value_name = "KIND,…", value_delimiter = ',', default_value = "configmaps,pods")]
+    #[arg(
+        long,
+        value_name = "KIND,…",
+        value_delimiter = ',',
+        default_value = "configmaps,pods,crowded-pods,deployments"
+    )]
     kinds: Vec<Kind>,
 
     /// How many objects a collection holds while it is read, listed and watched.

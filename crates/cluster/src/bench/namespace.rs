@@ -35,7 +35,7 @@ pub(crate) async fn create(session: &Session) -> Result<(), CallError> {
 
 /// Deletes every object of a collection, some at a time.
 pub(crate) async fn empty(session: &Session, collection: &Collection) -> Result<(), CallError> {
-    let line = session.progress.line(&format!("clean up {}", collection.kind.resource()), None);
+    let line = session.progress.line(&format!("clean up {}", collection.kind.name()), None);
     let sweep = Call::delete(format!("{}?limit={SWEEP}&propagationPolicy=Background", collection.path));
     loop {
         let n_deleted = count_json(&session.call(&sweep).await?);
@@ -59,7 +59,7 @@ pub(crate) async fn remove(session: &Session) -> Result<(), CallError> {
         Err(error) if error.status() == Some(StatusCode::NOT_FOUND) => return Ok(()),
         answer => answer?,
     };
-    for kind in [Kind::Configmaps, Kind::Pods] {
+    for kind in Kind::ALL {
         empty(session, &Collection::new(kind, &session.namespace)).await?;
     }
     session.call(&Call::delete(format!("{path}/serviceaccounts"))).await?;

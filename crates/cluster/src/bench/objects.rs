@@ -1,27 +1,32 @@
-//! What the load is made of: ConfigMaps of 1 KiB and pods as people write them.
+//! What the load is made of: ConfigMaps of 1 KiB, pods as people write them, pods with ten containers, Deployments.
 //!
 //! Object number `n` is always the same bytes, named `item-NNNNNNN` and labelled so that one label value selects one in
 //! a hundred. Each carries a `turn` of eight digits that an update overwrites in place, without parsing.
 //!
 //! Invariant: nothing else in an object is named `item-…`, so items can be counted by a scan for names.
 
-use std::fmt::Write;
 use std::ops::Range;
 
-use serde_json::{Value, json};
+use serde_json::json;
+
+use super::bodies::{TURN_DIGITS, config_map, crowded_pod, deployment, pod};
+use super::client::Call;
 
 /// How many label values there are.
 pub(crate) const N_GROUPS: u64 = 100;
-/// The size of a ConfigMap's data.
-const DATA_BYTES: usize = 1024;
 const TURN_KEY: &[u8] = b"\"turn\":\"";
-const TURN_DIGITS: usize = 8;
+/// As many objects as are needed to measure how one is changed.
+const FEW: u64 = 1000;
 
 /// A resource that load is put on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Kind {
     Configmaps,
     Pods,
+    /// Pods with ten containers, which strategic merge patches change.
+    CrowdedPods,
+    /// Deployments that are applied.
+    Deployments,
 }
 
 /// All objects of a kind in one namespace.
@@ -35,7 +40,7 @@ pub(crate) struct Collection {
 
 impl Collection {
     pub fn new(kind: Kind, namespace: &str) -> Self {
-        let path = format!("/api/v1/namespaces/{namespace}/{}", kind.resource());
+        let path = format!("{}/namespaces/{namespace}/{}", kind.version(), kind.resource());
         Self { kind, namespace: namespace.to_owned(), path }
     }
 
@@ -49,6 +54,8 @@ impl Collection {
         let mut object = match self.kind {
             Kind::Configmaps => config_map(n),
             Kind::Pods => pod(),
+            Kind::CrowdedPods => crowded_pod(),
+            Kind::Deployments => deployment(),
         };
         object["metadata"]["name"] = json!(name(n));
         object["metadata"]["labels"]["bench"] = json!(self.namespace);
@@ -56,22 +63,74 @@ impl Collection {
         serde_json::to_vec(&object).expect("a value is JSON")
     }
 
+    /// How object number `n` is made.
+    pub fn creation(&self, n: u64) -> Call {
+        match self.kind {
+            Kind::Deployments => self.application(n, 0),
+            _ => Call::post(&self.path, self.body(n)),
+        }
+    }
+
     /// A merge patch that changes an object.
     pub fn patch(&self, turn: u64) -> Vec<u8> {
         match self.kind {
             Kind::Configmaps => format!(r#"{{"data":{{"turn":"{turn:08}"}}}}"#),
-            Kind::Pods => format!(r#"{{"metadata":{{"annotations":{{"turn":"{turn:08}"}}}}}}"#),
+            _ => format!(r#"{{"metadata":{{"annotations":{{"turn":"{turn:08}"}}}}}}"#),
         }
         .into_bytes()
+    }
+
+    /// A strategic merge patch that gives one of many containers another image, and notes when.
+    pub fn strategic_patch(&self, n: u64, turn: u64) -> Call {
+        let patch = json!({
+            "metadata": {"annotations": {"turn": format!("{turn:08}")}},
+            "spec": {"containers": [{"name": "sidecar-7", "image": format!("registry.example/exporter:v{turn}")}]},
+        });
+        Call::strategic_patch(self.item(n), patch.to_string())
+    }
+
+    /// Object number `n` as a whole, applied by the one who always does.
+    pub fn application(&self, n: u64, turn: u64) -> Call {
+        let mut object = self.body(n);
+        set_turn(&mut object, turn).expect("an object has a turn");
+        Call::apply(format!("{}?fieldManager=bench", self.item(n)), object)
     }
 }
 
 impl Kind {
-    pub fn resource(self) -> &'static str {
+    pub const ALL: [Self; 4] = [Self::Configmaps, Self::Pods, Self::CrowdedPods, Self::Deployments];
+
+    /// The name in reports and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::CrowdedPods => "crowded-pods",
+            _ => self.resource(),
+        }
+    }
+
+    fn resource(self) -> &'static str {
         match self {
             Self::Configmaps => "configmaps",
-            Self::Pods => "pods",
+            Self::Pods | Self::CrowdedPods => "pods",
+            Self::Deployments => "deployments",
         }
+    }
+
+    fn version(self) -> &'static str {
+        match self {
+            Self::Deployments => "/apis/apps/v1",
+            _ => "/api/v1",
+        }
+    }
+
+    /// Whether its objects are read, listed and watched, too.
+    pub fn is_read(self) -> bool {
+        matches!(self, Self::Configmaps | Self::Pods)
+    }
+
+    /// How many objects a collection has when `asked` are asked for.
+    pub fn n_objects(self, asked: u64) -> u64 {
+        if self.is_read() { asked } else { asked.min(FEW) }
     }
 }
 
@@ -132,33 +191,6 @@ fn value_of(json: &[u8], key: &[u8]) -> Option<Range<usize>> {
     Some(start..start + length)
 }
 
-fn config_map(n: u64) -> Value {
-    let payload = text(n, DATA_BYTES - TURN_DIGITS);
-    json!({
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {},
-        "data": {"application.properties": payload, "turn": "00000000"},
-    })
-}
-
-/// Settings, different in each object, that compress about as well as real ones.
-fn text(seed: u64, length: usize) -> String {
-    const WORDS: [&str; 16] = [
-        "cache", "timeout", "server", "pool", "retry", "limit", "enabled", "region", "queue", "database",
-        "user", "metrics", "level", "interval", "host", "buffer",
-    ];
-    let mut text = String::with_capacity(length + 64);
-    let mut state = seed;
-    while text.len() < length {
-        state = scramble(state.wrapping_add(0x9e37_79b9_7f4a_7c15));
-        let word = |shift: u32| WORDS[(state >> shift) as usize % WORDS.len()];
-        writeln!(text, "{}.{}.{}={:x}", word(0), word(4), word(8), state >> 40).expect("a string takes all");
-    }
-    text.truncate(length);
-    text
-}
-
 /// SplitMix64's mixer: neighbours come out unrelated.
 pub(crate) fn scramble(x: u64) -> u64 {
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -166,91 +198,13 @@ pub(crate) fn scramble(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// A pod that no controller touches: no scheduler answers to its `schedulerName`, no token is mounted.
-fn pod() -> Value {
-    json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "labels": {"app.kubernetes.io/name": "web", "app.kubernetes.io/part-of": "shop"},
-            "annotations": {"turn": "00000000", "prometheus.io/scrape": "true", "prometheus.io/port": "9102"},
-        },
-        "spec": {
-            "automountServiceAccountToken": false,
-            "schedulerName": "mizzen-bench",
-            "terminationGracePeriodSeconds": 30,
-            "securityContext": {"runAsNonRoot": true, "runAsUser": 1000, "fsGroup": 1000},
-            "containers": [web(), exporter()],
-            "volumes": [
-                {"name": "config", "configMap": {"name": "web-config", "defaultMode": 420}},
-                {"name": "scratch", "emptyDir": {"sizeLimit": "128Mi"}},
-                {"name": "tls", "secret": {"secretName": "web-tls"}},
-            ],
-        },
-    })
-}
-
-fn web() -> Value {
-    json!({
-        "name": "web",
-        "image": "registry.example/shop/web:v2.14.3",
-        "args": ["--listen=:8080", "--config=/etc/web/web.yaml"],
-        "ports": [{"name": "http", "containerPort": 8080}, {"name": "grpc", "containerPort": 9090}],
-        "env": [
-            {"name": "LOG_LEVEL", "value": "info"},
-            {"name": "DATABASE_URL", "value": "postgres://shop@db.shop.svc:5432/shop"},
-            {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-            {"name": "API_KEY", "valueFrom": {"secretKeyRef": {"name": "web-secrets", "key": "api-key"}}},
-        ],
-        "resources": {
-            "requests": {"cpu": "250m", "memory": "256Mi"},
-            "limits": {"cpu": "1", "memory": "512Mi"},
-        },
-        "readinessProbe": {"httpGet": {"path": "/ready", "port": "http"}, "periodSeconds": 5},
-        "livenessProbe": {
-            "httpGet": {"path": "/live", "port": "http"},
-            "initialDelaySeconds": 15,
-            "failureThreshold": 5,
-        },
-        "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
-        "volumeMounts": [
-            {"name": "config", "mountPath": "/etc/web", "readOnly": true},
-            {"name": "scratch", "mountPath": "/tmp"},
-            {"name": "tls", "mountPath": "/etc/tls", "readOnly": true},
-        ],
-    })
-}
-
-fn exporter() -> Value {
-    json!({
-        "name": "exporter",
-        "image": "registry.example/exporter:v0.9.1",
-        "ports": [{"name": "metrics", "containerPort": 9102}],
-        "env": [{"name": "TARGET", "value": "http://127.0.0.1:8080/stats"}],
-        "resources": {
-            "requests": {"cpu": "20m", "memory": "32Mi"},
-            "limits": {"memory": "64Mi"},
-        },
-        "readinessProbe": {"tcpSocket": {"port": "metrics"}},
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_config_map_holds_one_kibibyte_and_differs_from_the_next() {
-        let data = |n| config_map(n)["data"].clone();
-        let size: usize =
-            data(7).as_object().unwrap().values().map(|text| text.as_str().unwrap().len()).sum();
-        assert_eq!(size, DATA_BYTES);
-        assert_ne!(data(7), data(8));
-    }
-
-    #[test]
     fn an_object_is_counted_once_and_its_turn_is_overwritten_in_place() {
-        for kind in [Kind::Configmaps, Kind::Pods] {
+        for kind in Kind::ALL {
             let mut body = Collection::new(kind, "bench-1").body(42);
             assert_eq!(count_json(&body), 1);
             set_turn(&mut body, 7).unwrap();

@@ -30,6 +30,10 @@ pub struct ServerArgs {
     /// mizzen.kubeconfig in this directory with --in-memory]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
+    /// Serve versions that Kubernetes has removed, for old charts and tutorials: Ingress, CronJob,
+    /// PodDisruptionBudget, RBAC, CustomResourceDefinition, webhook configurations and APIService as v1beta1
+    #[arg(long)]
+    pub legacy_apis: bool,
 }
 
 impl ServerArgs {

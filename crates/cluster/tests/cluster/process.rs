@@ -20,17 +20,25 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Home {
     dir: TempDir,
     data: bool,
+    /// What the server is told besides.
+    arguments: Vec<&'static str>,
 }
 
 impl Home {
     /// For servers that forget everything.
     pub fn in_memory() -> Home {
-        Home { dir: tempfile::tempdir().unwrap(), data: false }
+        Home { dir: tempfile::tempdir().unwrap(), data: false, arguments: Vec::new() }
     }
 
     /// For servers that keep everything on disk.
     pub fn on_disk() -> Home {
-        Home { dir: tempfile::tempdir().unwrap(), data: true }
+        Home { dir: tempfile::tempdir().unwrap(), data: true, arguments: Vec::new() }
+    }
+
+    /// The same with one more argument.
+    pub fn with(mut self, argument: &'static str) -> Home {
+        self.arguments.push(argument);
+        self
     }
 
     pub fn path(&self) -> &Path {
@@ -53,7 +61,7 @@ impl Home {
             true => command.arg("--data-dir").arg(self.data_dir()),
             false => command.arg("--in-memory"),
         };
-        command.current_dir(self.path()).stdin(Stdio::null()).kill_on_drop(true);
+        command.args(&self.arguments).current_dir(self.path()).stdin(Stdio::null()).kill_on_drop(true);
         command
     }
 

@@ -30,8 +30,8 @@ use crate::Behaviour;
 /// The behaviour of a kind. A subresource with rules of its own is written `Kind/subresource`.
 pub(crate) fn behaviour(group: &str, version: &str, kind: &str) -> Behaviour {
     match group {
-        "admissionregistration.k8s.io" => admission::behaviour(kind),
-        "apiextensions.k8s.io" => apiextensions::behaviour(kind),
+        "admissionregistration.k8s.io" => admission::behaviour(version, kind),
+        "apiextensions.k8s.io" => apiextensions::behaviour(version, kind),
         "apiregistration.k8s.io" => apiregistration::behaviour(kind),
         "authentication.k8s.io" => authentication::behaviour(kind),
         "authorization.k8s.io" => authorization::behaviour(kind),
@@ -41,9 +41,9 @@ pub(crate) fn behaviour(group: &str, version: &str, kind: &str) -> Behaviour {
         "discovery.k8s.io" => discovery::behaviour(kind),
         "events.k8s.io" => events::behaviour(kind),
         "flowcontrol.apiserver.k8s.io" => flowcontrol::behaviour(kind),
-        "networking.k8s.io" => networking::behaviour(kind),
+        "networking.k8s.io" => networking::behaviour(version, kind),
         "node.k8s.io" => node::behaviour(kind),
-        "policy" => policy::behaviour(kind),
+        "policy" => policy::behaviour(version, kind),
         "rbac.authorization.k8s.io" => rbac::behaviour(kind),
         "resource.k8s.io" => resource::behaviour(kind),
         "scheduling.k8s.io" => scheduling::behaviour(kind),

@@ -6,31 +6,82 @@ use mizzen_object::{Action, Context, Path, Value, Violations, value};
 use super::{internal, rules};
 use crate::Behaviour;
 
-pub(super) fn behaviour(kind: &str) -> Behaviour {
-    match kind {
-        "PodDisruptionBudget" => {
+pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
+    match (version, kind) {
+        ("v1beta1", "PodDisruptionBudget") => Behaviour {
+            validate: validate_budget_v1beta1,
+            to_stored: from_v1beta1,
+            from_stored: to_v1beta1,
+            ..Behaviour::NONE
+        },
+        (_, "PodDisruptionBudget") => {
             Behaviour { default: default_budget, validate: validate_budget, ..Behaviour::NONE }
         }
         _ => Behaviour::NONE,
     }
 }
 
-/// With this key v1beta1 told "selects all" from "selects none".
+/// With this key v1beta1 told "selects all" from "selects none": its empty selector selects nothing.
 const V1BETA1_KEY: &str = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match";
+
+/// The selector that has nothing but the key.
+fn only_key(operator: &str) -> Value {
+    value!({"matchExpressions": [{"key": V1BETA1_KEY, "operator": operator}]})
+}
+
+fn is_empty(selector: &Value) -> bool {
+    selector["matchLabels"].is_empty() && selector["matchExpressions"].is_empty()
+}
 
 /// Kubernetes: pkg/apis/policy/v1/conversion.go strips v1beta1's key where a user combined it with other terms.
 fn default_budget(budget: &mut Value) {
-    let Some(selector) = budget.at_mut("spec.selector") else {
-        return;
-    };
-    let matches_none = value!({"matchExpressions": [{"key": V1BETA1_KEY, "operator": "Exists"}]});
-    let Some(Value::List(expressions)) =
-        selector.get("matchExpressions").filter(|_| *selector != matches_none).cloned()
-    else {
-        return;
-    };
-    let kept: Vec<Value> = expressions.into_iter().filter(|term| term["key"].str() != V1BETA1_KEY).collect();
-    selector.set("matchExpressions", kept);
+    if let Some(selector) = budget.at_mut("spec.selector").filter(|selector| **selector != only_key("Exists"))
+    {
+        strip_key(selector);
+    }
+}
+
+fn strip_key(selector: &mut Value) {
+    if let Some(Value::List(expressions)) = selector.get_mut("matchExpressions") {
+        expressions.retain(|term| term["key"].str() != V1BETA1_KEY);
+    }
+}
+
+fn from_v1beta1(budget: &mut Value) {
+    match budget.at_mut("spec.selector") {
+        None | Some(Value::Null) => {}
+        Some(selector) if is_empty(selector) => *selector = only_key("Exists"),
+        Some(selector) => strip_key(selector),
+    }
+}
+
+fn to_v1beta1(budget: &mut Value) {
+    match budget.at_mut("spec.selector") {
+        None | Some(Value::Null) => {}
+        Some(selector) if is_empty(selector) => *selector = only_key("DoesNotExist"),
+        Some(selector) if *selector == only_key("Exists") => *selector = Value::object(),
+        Some(_) => {}
+    }
+}
+
+/// Kubernetes: v1 checks the numbers in a status, v1beta1 never did.
+fn validate_budget_v1beta1(
+    budget: &Value,
+    old: Option<&Value>,
+    context: &Context,
+    violations: &mut Violations,
+) {
+    match context.action {
+        Action::Status => {
+            let conditions = Path::new("status");
+            condition::conditions(
+                &budget["status"]["conditions"],
+                &conditions.child("conditions"),
+                violations,
+            );
+        }
+        Action::Create | Action::Update => validate_budget(budget, old, context, violations),
+    }
 }
 
 fn validate_budget(budget: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {

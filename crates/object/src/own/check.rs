@@ -21,6 +21,9 @@ pub fn check(schema: &Struct, object: &Value) -> Option<String> {
     }
 }
 
+/// The type of `kind` and `apiVersion`.
+static TEXT: Type = Type { shape: Shape::String, go: Str::new_static("string") };
+
 #[derive(Default)]
 struct Checker {
     complaints: Vec<Complaint>,
@@ -96,6 +99,11 @@ impl Checker {
 
     fn fields<'a>(&mut self, schema: &Struct, members: impl Iterator<Item = (&'a str, &'a Value)>) {
         for (name, value) in members {
+            // An object inside another says what it is, too.
+            if schema.is_kind() && is_type(name) {
+                self.at(Element::Name(name.into()), Rule::Scalar(&TEXT), value);
+                continue;
+            }
             let Some(field) = schema.field(name) else {
                 let problem = "field not declared in schema".into();
                 return self.complaints.push(Complaint { path: format!(".{name}"), problem });

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{Alternative, Embedded, Field, Merge, Patch, Presence, Shape, Struct, Type};
 use crate::json;
-use crate::kind::{Column, KindData, NameRule, Rules, Scope, Subresource};
+use crate::kind::{Column, Deprecated, KindData, NameRule, Rules, Scope, Subresource};
 use crate::names::GroupVersionKind;
 use crate::value::Str;
 
@@ -232,7 +232,7 @@ fn kind_line(kind: &mut KindData, line: &Line) -> Result<(), String> {
         "verbs" => kind.verbs = words(),
         "list" => kind.list_kind = Some(rest.into()),
         "selectable" => kind.selectable = words(),
-        "deprecated" => kind.deprecated = Some(rest.into()),
+        "deprecated" => kind.deprecated = Some(Deprecated::parse(rest)),
         "indexed" => kind.indexed = words(),
         "stored" => kind.stored = Some(full_kind(rest)?),
         "ttl" => kind.rules.ttl = Some(rest.parse().map_err(|_| "ttl wants seconds")?),

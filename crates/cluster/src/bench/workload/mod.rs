@@ -24,6 +24,10 @@ enum Workload {
     Update,
     /// Merge patch.
     Patch,
+    /// Strategic merge patch.
+    StrategicPatch,
+    /// Server-side apply.
+    Apply,
     List(Form),
     /// So many watchers.
     Watch(usize),
@@ -31,8 +35,13 @@ enum Workload {
 }
 
 impl Workload {
-    /// Everything, in the order in which it runs.
-    fn all(options: &Options) -> Vec<Self> {
+    /// Everything that a kind is there for, in the order in which it runs.
+    fn all(kind: Kind, options: &Options) -> Vec<Self> {
+        match kind {
+            Kind::CrowdedPods => return vec![Self::Create, Self::StrategicPatch, Self::Delete],
+            Kind::Deployments => return vec![Self::Create, Self::Apply, Self::Delete],
+            Kind::Configmaps | Kind::Pods => {}
+        }
         let mut all = vec![Self::Create, Self::Get, Self::Update, Self::Patch];
         all.extend(Form::ALL.map(Self::List));
         all.extend(options.watchers.iter().copied().map(Self::Watch));
@@ -46,6 +55,8 @@ impl Workload {
             Self::Get => "get".to_owned(),
             Self::Update => "update".to_owned(),
             Self::Patch => "patch".to_owned(),
+            Self::StrategicPatch => "strategic-patch".to_owned(),
+            Self::Apply => "apply".to_owned(),
             Self::List(form) => form.name().to_owned(),
             Self::Watch(n_watchers) => format!("watch-{n_watchers}"),
             Self::Delete => "delete".to_owned(),
@@ -58,7 +69,7 @@ impl Workload {
 
     fn matches(self, kind: Kind, pattern: &str) -> bool {
         let name = match pattern.split_once('/') {
-            Some((resource, name)) if resource == kind.resource() => name,
+            Some((resource, name)) if resource == kind.name() => name,
             Some(_) => return false,
             None => pattern,
         };
@@ -66,12 +77,14 @@ impl Workload {
     }
 
     async fn run(self, session: &Arc<Session>, collection: &Collection) -> Result<Outcome, WorkloadError> {
-        let name = format!("{}/{}", collection.kind.resource(), self.name());
+        let name = format!("{}/{}", collection.kind.name(), self.name());
         match self {
             Self::Create => point::create(session, collection, name).await,
             Self::Get => point::get(session, collection, name).await,
             Self::Update => point::update(session, collection, name).await,
             Self::Patch => point::patch(session, collection, name).await,
+            Self::StrategicPatch => point::strategic_patch(session, collection, name).await,
+            Self::Apply => point::apply(session, collection, name).await,
             Self::List(form) => list::run(session, collection, name, form).await,
             Self::Watch(n_watchers) => watch::run(session, collection, name, n_watchers).await,
             Self::Delete => point::delete(session, collection, name).await,
@@ -81,14 +94,19 @@ impl Workload {
 
 /// Refuses a `--only` that would silently select nothing.
 pub(crate) fn check_names(options: &Options) -> Result<(), BenchError> {
-    let all = Workload::all(options);
+    let all = |kind: Kind| Workload::all(kind, options);
     let exists = |pattern: &str| {
-        options.kinds.iter().any(|&kind| all.iter().any(|workload| workload.matches(kind, pattern)))
+        options.kinds.iter().any(|&kind| all(kind).iter().any(|workload| workload.matches(kind, pattern)))
     };
     match options.only.iter().find(|pattern| !exists(pattern)) {
         None => Ok(()),
         Some(name) => {
-            let known: Vec<String> = all.iter().map(|workload| workload.name()).collect();
+            let mut known: Vec<String> = Vec::new();
+            for workload in options.kinds.iter().flat_map(|&kind| all(kind)) {
+                if !known.contains(&workload.name()) {
+                    known.push(workload.name());
+                }
+            }
             Err(BenchError::UnknownWorkload { name: name.clone(), known: known.join(", ") })
         }
     }
@@ -117,7 +135,7 @@ async fn run_kind(
     report: &mut Report,
 ) -> Result<(), BenchError> {
     let wanted = |workload: &Workload| workload.is_wanted(collection.kind, &session.options.only);
-    let all = Workload::all(&session.options);
+    let all = Workload::all(collection.kind, &session.options);
     if !all.iter().any(wanted) {
         return Ok(());
     }
@@ -128,7 +146,7 @@ async fn run_kind(
             Ok(outcome) if wanted(workload) => report.add(outcome),
             Ok(_) => {}
             Err(error) => {
-                report.fail(format!("{}/{}", collection.kind.resource(), workload.name()), chain(&error));
+                report.fail(format!("{}/{}", collection.kind.name(), workload.name()), chain(&error));
                 if matches!(workload, Workload::Create) {
                     break;
                 }

@@ -1,4 +1,4 @@
-//! One object at a time: create, get, update, patch, delete.
+//! One object at a time: create, get, update, patch, apply, delete.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(super) async fn create(
     collection: &Collection,
     name: String,
 ) -> Result<Outcome, WorkloadError> {
-    create_range(session, collection, name, 0, session.options.objects).await
+    create_range(session, collection, name, 0, n_objects(session, collection)).await
 }
 
 /// Creates the objects numbered from `first` up to, not including, `end`.
@@ -36,7 +36,7 @@ pub(super) async fn get(
     collection: &Collection,
     name: String,
 ) -> Result<Outcome, WorkloadError> {
-    get_among(session, collection, name, session.options.objects).await
+    get_among(session, collection, name, n_objects(session, collection)).await
 }
 
 /// Reads objects at random, all of them below `n_objects`.
@@ -56,7 +56,7 @@ pub(super) async fn update(
     name: String,
 ) -> Result<Outcome, WorkloadError> {
     let operation = Update { session: session.clone(), collection: collection.clone() };
-    drive(session, exclusive(session, name), operation).await
+    drive(session, exclusive(session, collection, name), operation).await
 }
 
 pub(super) async fn patch(
@@ -65,7 +65,32 @@ pub(super) async fn patch(
     name: String,
 ) -> Result<Outcome, WorkloadError> {
     let operation = Patch { session: session.clone(), collection: collection.clone() };
-    drive(session, exclusive(session, name), operation).await
+    drive(session, exclusive(session, collection, name), operation).await
+}
+
+/// Gives one of many containers another image.
+pub(super) async fn strategic_patch(
+    session: &Arc<Session>,
+    collection: &Collection,
+    name: String,
+) -> Result<Outcome, WorkloadError> {
+    let operation = Change {
+        session: session.clone(),
+        collection: collection.clone(),
+        call: Collection::strategic_patch,
+    };
+    drive(session, exclusive(session, collection, name), operation).await
+}
+
+/// Applies whole objects that have a new turn.
+pub(super) async fn apply(
+    session: &Arc<Session>,
+    collection: &Collection,
+    name: String,
+) -> Result<Outcome, WorkloadError> {
+    let operation =
+        Change { session: session.clone(), collection: collection.clone(), call: Collection::application };
+    drive(session, exclusive(session, collection, name), operation).await
 }
 
 /// Each object at most once, so at most all of them.
@@ -74,8 +99,13 @@ pub(super) async fn delete(
     collection: &Collection,
     name: String,
 ) -> Result<Outcome, WorkloadError> {
-    let load = Load { end: session.options.objects, ..Load::new(session, name, session.options.clients) };
+    let end = n_objects(session, collection);
+    let load = Load { end, ..Load::new(session, name, session.options.clients) };
     drive(session, load, Delete(collection.clone())).await
+}
+
+fn n_objects(session: &Session, collection: &Collection) -> u64 {
+    collection.kind.n_objects(session.options.objects)
 }
 
 fn warm(session: &Session, name: String) -> Load {
@@ -84,8 +114,8 @@ fn warm(session: &Session, name: String) -> Load {
 }
 
 /// Never more clients than objects, so that no two write the same one at once.
-fn exclusive(session: &Session, name: String) -> Load {
-    let clients = session.options.clients.min(session.options.objects as usize);
+fn exclusive(session: &Session, collection: &Collection, name: String) -> Load {
+    let clients = session.options.clients.min(n_objects(session, collection) as usize);
     Load { clients, ..warm(session, name) }
 }
 
@@ -101,8 +131,7 @@ struct Create(Collection);
 
 impl Operation for Create {
     async fn perform(&self, worker: &mut Worker, turn: u64) -> Result<u64, CallError> {
-        let call = Call::post(&self.0.path, self.0.body(turn));
-        Ok(worker.connection.count(&call).await?.bytes)
+        Ok(worker.connection.count(&self.0.creation(turn)).await?.bytes)
     }
 }
 
@@ -125,7 +154,7 @@ struct Update {
 
 impl Operation for Update {
     async fn perform(&self, worker: &mut Worker, turn: u64) -> Result<u64, CallError> {
-        let path = self.collection.item(scatter(turn, self.session.options.objects));
+        let path = self.collection.item(scatter(turn, n_objects(&self.session, &self.collection)));
         let get = Call::get(&path);
         let mut object = worker.connection.fetch(&get).await?.to_vec();
         let n_read = object.len() as u64;
@@ -142,9 +171,24 @@ struct Patch {
 
 impl Operation for Patch {
     async fn perform(&self, worker: &mut Worker, turn: u64) -> Result<u64, CallError> {
-        let path = self.collection.item(scatter(turn, self.session.options.objects));
+        let path = self.collection.item(scatter(turn, n_objects(&self.session, &self.collection)));
         let patch = self.collection.patch(self.session.next_turn());
         Ok(worker.connection.count(&Call::merge_patch(path, patch)).await?.bytes)
+    }
+}
+
+/// A call that changes the object of a number, different at each turn.
+struct Change {
+    session: Arc<Session>,
+    collection: Collection,
+    call: fn(&Collection, u64, u64) -> Call,
+}
+
+impl Operation for Change {
+    async fn perform(&self, worker: &mut Worker, turn: u64) -> Result<u64, CallError> {
+        let n = scatter(turn, n_objects(&self.session, &self.collection));
+        let call = (self.call)(&self.collection, n, self.session.next_turn());
+        Ok(worker.connection.count(&call).await?.bytes)
     }
 }
 

@@ -11,14 +11,16 @@ use mizzen_object::{Context, Value};
 
 use crate::Behaviour;
 
-pub(super) fn behaviour(kind: &str) -> Behaviour {
-    let behaviour = match kind {
-        "ValidatingWebhookConfiguration" => webhook::VALIDATING,
-        "MutatingWebhookConfiguration" => webhook::MUTATING,
-        "ValidatingAdmissionPolicy" => policy::VALIDATING,
-        "MutatingAdmissionPolicy" => policy::MUTATING,
-        "ValidatingAdmissionPolicyBinding" => binding::VALIDATING,
-        "MutatingAdmissionPolicyBinding" => binding::MUTATING,
+pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
+    let behaviour = match (version, kind) {
+        ("v1beta1", "ValidatingWebhookConfiguration") => webhook::VALIDATING_V1BETA1,
+        ("v1beta1", "MutatingWebhookConfiguration") => webhook::MUTATING_V1BETA1,
+        (_, "ValidatingWebhookConfiguration") => webhook::VALIDATING,
+        (_, "MutatingWebhookConfiguration") => webhook::MUTATING,
+        (_, "ValidatingAdmissionPolicy") => policy::VALIDATING,
+        (_, "MutatingAdmissionPolicy") => policy::MUTATING,
+        (_, "ValidatingAdmissionPolicyBinding") => binding::VALIDATING,
+        (_, "MutatingAdmissionPolicyBinding") => binding::MUTATING,
         _ => return Behaviour::NONE,
     };
     Behaviour { warnings, ..behaviour }

@@ -1,7 +1,7 @@
 //! Who is called before an object is stored?
 
 use mizzen_object::validate::{field, names};
-use mizzen_object::{Context, Path, Value, Violations};
+use mizzen_object::{Context, Path, Value, Violations, value};
 
 use super::matching::{self, FAILURE_POLICIES, MATCH_POLICIES, REINVOCATION_POLICIES};
 use crate::Behaviour;
@@ -11,6 +11,38 @@ pub(super) const VALIDATING: Behaviour =
     Behaviour { default: default_validating, validate: validate_validating, ..Behaviour::NONE };
 pub(super) const MUTATING: Behaviour =
     Behaviour { default: default_mutating, validate: validate_mutating, ..Behaviour::NONE };
+
+/// The old version is converted as it stands: it differs in what it takes for granted and what it forgives.
+pub(super) const VALIDATING_V1BETA1: Behaviour = Behaviour {
+    default: default_validating_v1beta1,
+    validate: |new, old, _, violations| {
+        validate_webhooks(new, Demands::of_v1beta1(new, old), false, violations)
+    },
+    ..Behaviour::NONE
+};
+pub(super) const MUTATING_V1BETA1: Behaviour = Behaviour {
+    default: |configuration| {
+        default_validating_v1beta1(configuration);
+        default_mutating(configuration);
+    },
+    validate: |new, old, _, violations| {
+        validate_webhooks(new, Demands::of_v1beta1(new, old), true, violations)
+    },
+    ..Behaviour::NONE
+};
+
+fn default_validating_v1beta1(configuration: &mut Value) {
+    for webhook in configuration.get_mut("webhooks").into_iter().flat_map(Value::list_mut) {
+        webhook.set_default("failurePolicy", "Ignore");
+        webhook.set_default("matchPolicy", "Exact");
+        webhook.set_default("sideEffects", "Unknown");
+        webhook.set_default("timeoutSeconds", 30);
+        if webhook["admissionReviewVersions"].is_empty() {
+            webhook.set("admissionReviewVersions", value!(["v1beta1"]));
+        }
+    }
+    default_validating(configuration);
+}
 
 fn default_validating(configuration: &mut Value) {
     for webhook in configuration.get_mut("webhooks").into_iter().flat_map(Value::list_mut) {
@@ -41,6 +73,10 @@ struct Demands {
 }
 
 impl Demands {
+    fn of_v1beta1(new: &Value, old: Option<&Value>) -> Demands {
+        Demands { no_side_effects: false, unique_names: false, ..Demands::of(new, old) }
+    }
+
     fn of(new: &Value, old: Option<&Value>) -> Demands {
         let Some(old) = old.map(|old| old["webhooks"].list()) else {
             let all = true;
@@ -82,15 +118,14 @@ fn is_known_version(version: &Value) -> bool {
 }
 
 fn validate_validating(new: &Value, old: Option<&Value>, _context: &Context, violations: &mut Violations) {
-    validate_webhooks(new, old, false, violations);
+    validate_webhooks(new, Demands::of(new, old), false, violations);
 }
 
 fn validate_mutating(new: &Value, old: Option<&Value>, _context: &Context, violations: &mut Violations) {
-    validate_webhooks(new, old, true, violations);
+    validate_webhooks(new, Demands::of(new, old), true, violations);
 }
 
-fn validate_webhooks(new: &Value, old: Option<&Value>, mutating: bool, violations: &mut Violations) {
-    let demands = Demands::of(new, old);
+fn validate_webhooks(new: &Value, demands: Demands, mutating: bool, violations: &mut Violations) {
     let (webhooks, path) = (new["webhooks"].list(), Path::new("webhooks"));
     for (index, webhook) in webhooks.iter().enumerate() {
         let (name, path) = (&webhook["name"], path.index(index));

@@ -4,6 +4,7 @@
 
 mod conversion;
 mod names;
+mod v1beta1;
 mod version;
 
 use mizzen_object::validate::field;
@@ -11,9 +12,10 @@ use mizzen_object::{Action, Context, Path, Value, Violations, value};
 
 use crate::Behaviour;
 
-pub(super) fn behaviour(kind: &str) -> Behaviour {
-    match kind {
-        "CustomResourceDefinition" => Behaviour { default, prepare, validate, ..Behaviour::NONE },
+pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
+    match (version, kind) {
+        ("v1beta1", "CustomResourceDefinition") => v1beta1::DEFINITION,
+        (_, "CustomResourceDefinition") => Behaviour { default, prepare, validate, ..Behaviour::NONE },
         _ => Behaviour::NONE,
     }
 }

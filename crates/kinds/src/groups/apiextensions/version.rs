@@ -9,7 +9,7 @@ use mizzen_object::{Path, Value, Violations};
 use crate::groups::internal;
 
 /// What versions have of their own, unless they all have the same: the API's name, and the whole's.
-const SHARED: [(&str, &str); 4] = [
+pub(super) const SHARED: [(&str, &str); 4] = [
     ("schema", "validation"),
     ("subresources", "subresources"),
     ("additionalPrinterColumns", "additionalPrinterColumns"),
@@ -17,7 +17,7 @@ const SHARED: [(&str, &str); 4] = [
 ];
 
 /// What all versions have alike.
-fn shared<'a>(spec: &'a Value, name: &str) -> Option<&'a Value> {
+pub(super) fn shared<'a>(spec: &'a Value, name: &str) -> Option<&'a Value> {
     let versions = spec["versions"].list();
     let first = &versions.first()?[name];
     versions.iter().all(|version| version[name] == *first).then_some(first)

@@ -13,11 +13,40 @@ pub(super) const CLASS: Behaviour =
 
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
+/// How a version calls its fields, and what it forgives.
+pub(super) struct Dialect {
+    pub default_backend: &'static str,
+    pub service_name: &'static str,
+    pub port_name: &'static str,
+    pub port_number: &'static str,
+    /// Rules for hosts with a `*` and names of secrets are not looked at.
+    pub lenient: bool,
+}
+
+const V1: Dialect = Dialect {
+    default_backend: "defaultBackend",
+    service_name: "service.name",
+    port_name: "service.port.name",
+    port_number: "service.port.number",
+    lenient: false,
+};
+
 fn validate_ingress(ingress: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
+    validate_in(&V1, ingress, old, context, violations);
+}
+
+/// Checks a stored Ingress in the words of the version in which it was sent.
+pub(super) fn validate_in(
+    dialect: &Dialect,
+    ingress: &Value,
+    old: Option<&Value>,
+    context: &Context,
+    violations: &mut Violations,
+) {
     if context.action == Action::Status {
         return validate_status(ingress, old, violations);
     }
-    validate_spec(&ingress["spec"], old.map(|old| &old["spec"]), violations);
+    validate_spec(dialect, &ingress["spec"], old.map(|old| &old["spec"]), violations);
     if context.action == Action::Create {
         validate_class_annotation(ingress, violations);
     }
@@ -35,23 +64,20 @@ fn validate_class_annotation(ingress: &Value, violations: &mut Violations) {
     }
 }
 
-fn validate_spec(spec: &Value, old: Option<&Value>, violations: &mut Violations) {
+fn validate_spec(dialect: &Dialect, spec: &Value, old: Option<&Value>, violations: &mut Violations) {
     let path = Path::new("spec");
     if spec["rules"].is_empty() && spec["defaultBackend"].is_null() {
-        violations.invalid(
-            path,
-            spec["rules"].clone(),
-            "either `defaultBackend` or `rules` must be specified",
-        );
+        let detail = format!("either `{}` or `rules` must be specified", dialect.default_backend);
+        violations.invalid(path, spec["rules"].clone(), &detail);
     }
     if let Some(backend) = spec.get("defaultBackend") {
-        validate_backend(backend, &path.child("defaultBackend"), violations);
+        validate_backend(dialect, backend, &path.child(dialect.default_backend), violations);
     }
-    let skip_wildcards = old.is_some_and(has_invalid_wildcard_rule);
+    let skip_wildcards = dialect.lenient || old.is_some_and(has_invalid_wildcard_rule);
     for (index, rule) in spec["rules"].list().iter().enumerate() {
-        validate_rule(rule, &path.child("rules").index(index), skip_wildcards, violations);
+        validate_rule(dialect, rule, &path.child("rules").index(index), skip_wildcards, violations);
     }
-    let skip_secrets = old.is_some_and(has_invalid_secret);
+    let skip_secrets = dialect.lenient || old.is_some_and(has_invalid_secret);
     for (index, tls) in spec["tls"].list().iter().enumerate() {
         validate_tls(tls, &path.child("tls").index(index), skip_secrets, violations);
     }
@@ -64,7 +90,7 @@ fn validate_spec(spec: &Value, old: Option<&Value>, violations: &mut Violations)
 fn has_invalid_wildcard_rule(spec: &Value) -> bool {
     spec["rules"].list().iter().filter(|rule| rule["host"].str().contains('*')).any(|rule| {
         let mut violations = Violations::default();
-        validate_http(&rule["http"], &Path::new(""), &mut violations);
+        validate_http(&V1, &rule["http"], &Path::new(""), &mut violations);
         !violations.is_empty()
     })
 }
@@ -94,14 +120,20 @@ fn validate_tls(tls: &Value, path: &Path, skip_secrets: bool, violations: &mut V
     }
 }
 
-fn validate_rule(rule: &Value, path: &Path, skip_wildcards: bool, violations: &mut Violations) {
+fn validate_rule(
+    dialect: &Dialect,
+    rule: &Value,
+    path: &Path,
+    skip_wildcards: bool,
+    violations: &mut Violations,
+) {
     let name = rule["host"].str();
     if !name.is_empty() {
         refuse_ip(name, &path.child("host"), violations);
         rules::text(name, host, &path.child("host"), violations);
     }
     if !(name.contains('*') && skip_wildcards) {
-        validate_http(&rule["http"], &path.child("http"), violations);
+        validate_http(dialect, &rule["http"], &path.child("http"), violations);
     }
 }
 
@@ -111,7 +143,7 @@ fn refuse_ip(name: &str, path: &Path, violations: &mut Violations) {
     }
 }
 
-fn validate_http(http: &Value, path: &Path, violations: &mut Violations) {
+fn validate_http(dialect: &Dialect, http: &Value, path: &Path, violations: &mut Violations) {
     if http.is_null() {
         return;
     }
@@ -120,11 +152,11 @@ fn validate_http(http: &Value, path: &Path, violations: &mut Violations) {
         violations.required(path, "");
     }
     for (index, entry) in http["paths"].list().iter().enumerate() {
-        validate_path(entry, &path.index(index), violations);
+        validate_path(dialect, entry, &path.index(index), violations);
     }
 }
 
-fn validate_path(entry: &Value, path: &Path, violations: &mut Violations) {
+fn validate_path(dialect: &Dialect, entry: &Value, path: &Path, violations: &mut Violations) {
     let Some(path_type) = entry["pathType"].as_str() else {
         return violations.required(path.child("pathType"), "pathType must be specified");
     };
@@ -141,7 +173,7 @@ fn validate_path(entry: &Value, path: &Path, violations: &mut Violations) {
             violations.not_supported(path.child("pathType"), other, &allowed);
         }
     }
-    validate_backend(&entry["backend"], &path.child("backend"), violations);
+    validate_backend(dialect, &entry["backend"], &path.child("backend"), violations);
 }
 
 fn must_be_absolute(text: &str, path: &Path, violations: &mut Violations) {
@@ -163,24 +195,23 @@ fn must_be_clean(text: &str, path: &Path, violations: &mut Violations) {
     }
 }
 
-fn validate_backend(backend: &Value, path: &Path, violations: &mut Violations) {
+fn validate_backend(dialect: &Dialect, backend: &Value, path: &Path, violations: &mut Violations) {
     match (backend.get("resource"), backend.get("service")) {
         (Some(_), Some(_)) => violations.invalid(path, "", "cannot set both resource and service backends"),
         (Some(resource), None) => validate_reference(resource, &path.child("resource"), violations),
-        (None, Some(service)) => validate_service(service, path, violations),
+        (None, Some(service)) => validate_service(dialect, service, path, violations),
         (None, None) => violations.invalid(path, "", "resource or service backend is required"),
     }
 }
 
-fn validate_service(service: &Value, path: &Path, violations: &mut Violations) {
-    let place = path.child("service");
-    rules::required_text(&service["name"], names::is_dns1123_label, &place.child("name"), violations);
+fn validate_service(dialect: &Dialect, service: &Value, path: &Path, violations: &mut Violations) {
+    let place = path.child(dialect.service_name);
+    rules::required_text(&service["name"], names::is_dns1123_label, &place, violations);
     let (name, number) = (service["port"]["name"].str(), service["port"]["number"].int());
-    let port = place.child("port");
     match (name, number) {
         ("", 0) => violations.required(path, "port name or number is required"),
-        ("", number) => rules::port(number, &port.child("number"), violations),
-        (name, 0) => rules::text(name, names::is_port_name, &port.child("name"), violations),
+        ("", number) => rules::port(number, &path.child(dialect.port_number), violations),
+        (name, 0) => rules::text(name, names::is_port_name, &path.child(dialect.port_name), violations),
         _ => violations.invalid(path, "", "cannot set both port name & port number"),
     }
 }

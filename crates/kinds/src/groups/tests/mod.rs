@@ -3,6 +3,7 @@
 mod access;
 mod extension;
 mod hardware;
+mod legacy;
 mod load;
 mod traffic;
 
@@ -12,9 +13,9 @@ use expect_test::Expect;
 use mizzen_object::schema::canonical;
 use mizzen_object::{Action, Context, Kind, Value, Violations, decode, default, json};
 
-use crate::{Catalog, catalog};
+use crate::{Catalog, legacy_catalog};
 
-static CATALOG: LazyLock<Catalog> = LazyLock::new(catalog);
+static CATALOG: LazyLock<Catalog> = LazyLock::new(legacy_catalog);
 
 fn kind(api_version: &str, name: &str) -> &'static Kind {
     let found =
@@ -22,11 +23,12 @@ fn kind(api_version: &str, name: &str) -> &'static Kind {
     found.unwrap_or_else(|| panic!("{api_version} has no {name}"))
 }
 
-/// The object in the form in which it is stored, with its defaults.
-fn stored(kind: &Kind, text: &str) -> Value {
+/// The object in the form in which it is stored, with its defaults; what is wrong before it is turned into that.
+fn stored(kind: &Kind, text: &str, violations: &mut Violations) -> Value {
     let mut object = decode::decode(&kind.root, text.as_bytes()).unwrap().value;
     default::apply(&kind.root, &mut object);
     kind.hooks.default(&mut object);
+    kind.hooks.validate_unconverted(&object, violations);
     kind.hooks.to_stored(&mut object);
     object
 }
@@ -41,8 +43,9 @@ fn canonical_stored(kind: &Kind, object: &mut Value) {
 
 /// What becomes of an object: the violations, or the object as the client sees it, and the warnings.
 fn run(action: Action, kind: &Kind, new: &str, old: Option<&str>) -> String {
-    let old = old.map(|old| stored(kind, old));
-    let mut new = stored(kind, new);
+    let old = old.map(|old| stored(kind, old, &mut Violations::default()));
+    let mut violations = Violations::default();
+    let mut new = stored(kind, new, &mut violations);
     let context = Context {
         action,
         now: "2024-01-01T00:00:00Z",
@@ -54,7 +57,6 @@ fn run(action: Action, kind: &Kind, new: &str, old: Option<&str>) -> String {
     kind.hooks.prepare(&mut new, old.as_ref(), &context);
     canonical_stored(kind, &mut new);
 
-    let mut violations = Violations::default();
     kind.hooks.validate(&new, old.as_ref(), &context, &mut violations);
     if !violations.is_empty() {
         return violations.0.iter().map(|violation| format!("{violation}\n")).collect();

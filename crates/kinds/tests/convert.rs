@@ -1,0 +1,135 @@
+//! Old versions lose nothing on their way to storage and back, nor do stored objects on their way to an old version
+//! and back.
+
+mod generate;
+
+use std::sync::LazyLock;
+
+use mizzen_kinds::{Catalog, legacy_catalog};
+use mizzen_object::schema::{canonical, canonical_stored};
+use mizzen_object::{Kind, Value, Violations, json};
+
+use generate::{object, scatter, seeds};
+
+static CATALOG: LazyLock<Catalog> = LazyLock::new(legacy_catalog);
+
+/// Every removed version with the kind as which it is kept.
+fn pairs() -> impl Iterator<Item = (&'static Kind, &'static Kind)> {
+    let stored = |old: &Kind| CATALOG.kinds.iter().find(|kind| Some(&kind.gvk) == old.stored.as_ref());
+    let old = CATALOG.kinds.iter().filter(|kind| kind.gvk.version == "v1beta1");
+    old.map(move |old| (old, stored(old).expect("it is kept as a kind that exists")))
+}
+
+fn to_stored(old: &Kind, hub: &Kind, mut object: Value) -> Value {
+    old.hooks.to_stored(&mut object);
+    canonical_stored(&hub.root, &mut object);
+    object
+}
+
+fn from_stored(old: &Kind, mut object: Value) -> Value {
+    old.hooks.from_stored(&mut object);
+    canonical(&old.root, &mut object);
+    object
+}
+
+fn default(kind: &Kind, object: &mut Value) {
+    mizzen_object::default::apply(&kind.root, object);
+    kind.hooks.default(object);
+    canonical(&kind.root, object);
+}
+
+#[test]
+fn an_old_version_comes_back_as_it_was() {
+    for seed in seeds(150) {
+        for (old, hub) in pairs() {
+            let mut sent = object(&old.root, scatter(seed, 1), scatter(seed, 2));
+            make_sense(&mut sent);
+            default(old, &mut sent);
+            canonical_stored(&old.root, &mut sent);
+            let mut violations = Violations::default();
+            old.hooks.validate_unconverted(&sent, &mut violations);
+            assert!(violations.is_empty(), "{seed} {}: {violations:?}", old.gvk);
+            let back = from_stored(old, to_stored(old, hub, sent.clone()));
+            assert_eq!(json::to_string(&back), json::to_string(&sent), "seed {seed}: {}", old.gvk);
+        }
+    }
+}
+
+#[test]
+fn a_stored_object_comes_back_from_an_old_version() {
+    for seed in seeds(150) {
+        for (old, hub) in pairs() {
+            let mut kept = object(&hub.root, scatter(seed, 3), scatter(seed, 4));
+            make_sense(&mut kept);
+            default(hub, &mut kept);
+            canonical_stored(&hub.root, &mut kept);
+            let back = to_stored(old, hub, from_stored(old, kept.clone()));
+            assert_eq!(json::to_string(&back), json::to_string(&kept), "seed {seed}: {}", hub.gvk);
+        }
+    }
+}
+
+#[test]
+fn twelve_kinds_have_an_old_version() {
+    let names: Vec<_> = pairs().map(|(old, _)| old.gvk.kind.as_str()).collect();
+    assert_eq!(names.len(), 12, "{names:?}");
+}
+
+/// Mends what no server accepts and no other version could say.
+fn make_sense(object: &mut Value) {
+    if let Some(spec) = object.get_mut("spec") {
+        mend_definition(spec);
+    }
+    mend_backends(object);
+}
+
+/// A definition has versions, and what they have stands above them or in them.
+fn mend_definition(spec: &mut Value) {
+    if spec.get("names").is_none() && spec.get("versions").is_none() {
+        return;
+    }
+    let above = ["validation", "subresources", "additionalPrinterColumns", "selectableFields"];
+    let has_any = above.iter().any(|name| spec.get(name).is_some());
+    let mut version = spec["versions"][0].clone();
+    version.set("name", "v1");
+    let mut versions = vec![version];
+    versions.extend(spec["versions"].list().iter().skip(1).cloned());
+    for (index, version) in versions.iter_mut().enumerate() {
+        if has_any || index > 0 {
+            for name in ["schema", "subresources", "additionalPrinterColumns", "selectableFields"] {
+                version.remove(name);
+            }
+        }
+    }
+    if !has_any && versions.len() == 1 {
+        versions.push(mizzen_object::value!({"name": "v2"}));
+    }
+    spec.set("versions", versions);
+    if spec.get("version").is_some() {
+        spec.set("version", "v1");
+    }
+    let has_client = !spec.at("conversion.webhook.clientConfig").is_null();
+    if let Some(conversion) = spec.get_mut("conversion").filter(|_| !has_client) {
+        conversion.remove("webhook");
+    }
+}
+
+/// A backend's service has a name, and its port a name or a number.
+fn mend_backends(value: &mut Value) {
+    if let Value::List(items) = value {
+        items.iter_mut().for_each(mend_backends);
+    }
+    let Value::Map(map) = value else { return };
+    if map.get("servicePort").is_some_and(|port| port.as_str() == Some("")) {
+        map.insert("servicePort", 80);
+    }
+    if let Some(service) = map.get_mut("service").filter(|service| service.get("port").is_some()) {
+        if service["name"].is_empty() {
+            service.set("name", "a");
+        }
+        if !service["port"]["name"].is_empty() {
+            service.entry("port").remove("number");
+        }
+    }
+    map.values_mut().for_each(mend_backends);
+}

@@ -1,0 +1,149 @@
+//! What holds for every kind that ships with us, old versions among them, whatever an object looks like.
+
+mod generate;
+
+use std::sync::LazyLock;
+
+use mizzen_kinds::{Catalog, legacy_catalog};
+use mizzen_object::decode::decode;
+use mizzen_object::own::{FieldSet, OneVersion, Writer, keep_times};
+use mizzen_object::schema::{Merge, Shape, Struct, Type, canonical};
+use mizzen_object::{Kind, Value, json};
+
+use generate::{object, scatter, seeds};
+
+static CATALOG: LazyLock<Catalog> = LazyLock::new(legacy_catalog);
+
+fn default(kind: &Kind, object: &mut Value) {
+    mizzen_object::default::apply(&kind.root, object);
+    kind.hooks.default(object);
+    canonical(&kind.root, object);
+}
+
+#[test]
+fn what_has_its_defaults_gets_no_others() {
+    for seed in seeds(60) {
+        for kind in &CATALOG.kinds {
+            let mut once = object(&kind.root, scatter(seed, 1), scatter(seed, 2));
+            default(kind, &mut once);
+            let mut twice = once.clone();
+            default(kind, &mut twice);
+            assert_eq!(json::to_string(&twice), json::to_string(&once), "seed {seed}: {}", kind.gvk);
+        }
+    }
+}
+
+#[test]
+fn applying_twice_is_applying_once() {
+    for seed in seeds(25) {
+        for kind in applicable() {
+            let config = config(kind, seed);
+            let once = apply(kind, None, &config, "2024-01-01T00:00:00Z");
+            let mut twice = apply(kind, Some(&once), &config, "2024-01-01T00:00:01Z");
+            keep_times(&once, &mut twice);
+            assert_eq!(json::to_string(&twice), json::to_string(&once), "seed {seed}: {}", kind.gvk);
+        }
+    }
+}
+
+#[test]
+fn what_is_applied_no_more_is_gone_and_all_else_as_before() {
+    for seed in seeds(25) {
+        for kind in applicable() {
+            let config = config(kind, seed);
+            let once = apply(kind, None, &config, "2024-01-01T00:00:00Z");
+            let mut more = config.clone();
+            more.entry("metadata").entry("labels").set("another", "label");
+            let more = apply(kind, Some(&once), &more, "2024-01-01T00:00:01Z");
+            assert_eq!(more["metadata"]["labels"]["another"].str(), "label", "seed {seed}: {}", kind.gvk);
+            let mut back = apply(kind, Some(&more), &config, "2024-01-01T00:00:02Z");
+            keep_times(&once, &mut back);
+            assert_eq!(json::to_string(&back), json::to_string(&once), "seed {seed}: {}", kind.gvk);
+        }
+    }
+}
+
+/// Kinds whose objects are kept.
+fn applicable() -> impl Iterator<Item = &'static Kind> {
+    CATALOG.kinds.iter().filter(|kind| kind.verbs.iter().any(|verb| verb == "patch"))
+}
+
+/// What somebody might apply: nothing in it is empty, for what is empty is gone when it is stored, and no item of a
+/// list is there twice.
+fn config(kind: &Kind, seed: u64) -> Value {
+    let mut config = object(&kind.root, scatter(seed, 3), scatter(seed, 4));
+    config.set("metadata", mizzen_object::value!({"name": "a"}));
+    config.entry("metadata").entry("labels").set("a", "b");
+    config.entry("metadata").entry("annotations").set("a", "b");
+    default(kind, &mut config);
+    unique(&kind.root, &mut config);
+    drop_empty(&mut config);
+    config.set("kind", &kind.gvk.kind);
+    config.set("apiVersion", kind.gvk.api_version());
+    config
+}
+
+fn apply(kind: &Kind, current: Option<&Value>, config: &Value, now: &str) -> Value {
+    let reset = FieldSet::default();
+    let writer = Writer {
+        schema: &kind.root,
+        gvk: &kind.gvk,
+        manager: "me",
+        subresource: "",
+        now,
+        reset: &reset,
+        versions: &OneVersion,
+    };
+    let merged = writer.apply(current, config, false);
+    let merged = merged.unwrap_or_else(|error| panic!("{}: {error}: {}", kind.gvk, json::to_string(config)));
+    let mut applied =
+        decode(&kind.root, json::to_string(&merged).as_bytes()).expect("it is of its kind").value;
+    default(kind, &mut applied);
+    applied
+}
+
+fn drop_empty(value: &mut Value) {
+    match value {
+        Value::Map(map) => map.retain(|_, value| {
+            drop_empty(value);
+            !(value.is_empty() || *value == Value::Int(0) || *value == Value::Bool(false))
+        }),
+        Value::List(items) => items.iter_mut().for_each(drop_empty),
+        _ => {}
+    }
+}
+
+/// Leaves one of the items that cannot be told apart.
+fn unique(ty: &Struct, value: &mut Value) {
+    let Value::Map(map) = value else { return };
+    for (name, value) in map.iter_mut() {
+        let Some(field) = ty.field(name) else { continue };
+        if let Value::List(items) = value {
+            let mut seen: Vec<Vec<Value>> = Vec::new();
+            items.retain(|item| {
+                let key = match &field.merge {
+                    Merge::Keyed(keys) => keys.iter().map(|key| item[key.as_str()].clone()).collect(),
+                    Merge::Set => vec![item.clone()],
+                    _ => return true,
+                };
+                let told = !key.iter().any(Value::is_empty) && !seen.contains(&key);
+                seen.push(key);
+                told
+            });
+        }
+        unique_below(&field.ty, value);
+    }
+}
+
+fn unique_below(ty: &Type, value: &mut Value) {
+    match (&ty.shape, value) {
+        (Shape::Struct(inner) | Shape::Or(_, inner), value @ Value::Map(_)) => unique(inner, value),
+        (Shape::List(item), Value::List(items)) => {
+            items.iter_mut().for_each(|value| unique_below(item, value));
+        }
+        (Shape::Map(item), Value::Map(map)) => {
+            map.values_mut().for_each(|value| unique_below(item, value));
+        }
+        _ => {}
+    }
+}
