@@ -12,18 +12,19 @@ use mizzen_object::seam::uuid;
 use tokio::time::{Instant, timeout};
 
 use crate::answer::{self, Accept, Answer, Encoding, Form};
+use crate::authenticate::{Claim, authenticate};
 use crate::identity::User;
 use crate::metrics::Observed;
 use crate::request::{Query, Request, Target, is_readable};
 use crate::server::Inner;
-use crate::{authorize, pages, token, verbs};
+use crate::{access, pages, verbs};
 
 /// By which a request can be found again.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 pub(crate) async fn answer(
     server: &Arc<Inner>,
-    user: Option<User>,
+    claim: Claim,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
@@ -33,13 +34,16 @@ pub(crate) async fn answer(
         return answer::text(400, "400 Bad Request");
     }
     let started = Instant::now();
-    let claimed = user.unwrap_or_else(User::anonymous);
-    let (user, refused) = match authenticate(server, &headers) {
-        Ok(user) => (user.unwrap_or(claimed), None),
-        Err(status) => (claimed, Some(status)),
+    let (user, refused) = match authenticate(server, claim, &headers) {
+        Ok(user) => (user, None),
+        Err(status) => (User::anonymous(), Some(status)),
     };
     let (target, query) = (Target::parse(&uri), Query::parse(&uri));
-    let request = Request { method, target, query, headers, body, user };
+    let mut request = Request { method, target, query, headers, body, user };
+    let refused = match refused {
+        None => access::impersonate::impersonate(server, &mut request).await.err(),
+        refused => refused,
+    };
     let observed = Observed::new(&request);
     server.metrics.begin(&observed);
     let answer = match refused {
@@ -63,17 +67,6 @@ fn mark(server: &Inner, request: &Request, answer: &mut Answer) {
     answer.headers_mut().entry(http::header::CACHE_CONTROL).or_insert(private);
 }
 
-/// The user of a bearer token, if there is one. A token that nobody gave out is refused, whatever it is for.
-fn authenticate(server: &Inner, headers: &HeaderMap) -> Result<Option<User>, Status> {
-    let header = headers.get(http::header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let token = header.and_then(|header| header.strip_prefix("Bearer ")).map(str::trim).unwrap_or_default();
-    if token.is_empty() {
-        return Ok(None);
-    }
-    let bearer = token::authenticate(server, token, &[token::ISSUER.into()]);
-    bearer.map(|bearer| Some(bearer.user)).map_err(|_| Status::unauthorized())
-}
-
 /// A request that takes too long is given up; nothing that it had not finished is stored.
 async fn within_time(server: &Arc<Inner>, request: &Request) -> Answer {
     let limit = Duration::from_secs(server.options.request_timeout);
@@ -85,7 +78,7 @@ async fn within_time(server: &Arc<Inner>, request: &Request) -> Answer {
 }
 
 async fn pass(server: &Arc<Inner>, request: &Request) -> Result<Answer, Status> {
-    authorize::check(request)?;
+    access::check(server, request).await?;
     match &request.target {
         Target::Page(path) => pages::answer(server, request, path).await,
         Target::Resource(path) => verbs::answer(server, request, path).await,

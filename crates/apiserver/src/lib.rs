@@ -3,9 +3,10 @@
 //! [`Server`] answers requests without a network; [`listen`](listen::listen) puts it on one. A custom API
 //! server is this crate with other kinds and other storage.
 
+pub mod access;
 mod admission;
 mod answer;
-mod authorize;
+pub mod authenticate;
 mod catalog;
 mod chain;
 pub mod discovery;
@@ -16,6 +17,7 @@ pub mod listen;
 mod metrics;
 mod notes;
 pub mod openapi;
+mod openid;
 mod options;
 mod ownership;
 mod pages;

@@ -21,9 +21,10 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::server::TlsStream;
 
+use crate::Server;
 use crate::answer::{self, Accept, Answer, Encoding, Form};
+use crate::authenticate::Peer;
 use crate::gather::Gather;
-use crate::{Server, User};
 
 /// The largest request body, as upstream's.
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
@@ -45,7 +46,7 @@ const SEND_BUFFER: usize = 1024 * 1024;
 const MAX_HEAD: usize = 1024 * 1024;
 
 /// How to know a client by its certificate.
-pub type Identify = Arc<dyn Fn(&[u8]) -> Option<User> + Send + Sync>;
+pub type Identify = Arc<dyn Fn(&[u8]) -> Peer + Send + Sync>;
 
 /// Serves until `stop` is done, then lets what is under way finish for at most `grace`.
 pub async fn listen(
@@ -105,20 +106,20 @@ impl Connection {
         };
         let Ok(Ok(mut stream)) = shaken else { return };
         stream.get_mut().1.set_buffer_limit(Some(SEND_BUFFER));
-        let user = self.user(&stream);
+        let peer = self.peer(&stream);
         if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-            self.serve_http2(stream, user).await;
+            self.serve_http2(stream, peer).await;
         } else {
-            self.serve_http1(stream, user).await;
+            self.serve_http1(stream, peer).await;
         }
     }
 
-    fn user(&self, stream: &TlsStream<TcpStream>) -> Option<User> {
-        let certificate = stream.get_ref().1.peer_certificates()?.first()?;
-        (self.identify)(certificate)
+    fn peer(&self, stream: &TlsStream<TcpStream>) -> Arc<Peer> {
+        let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
+        Arc::new(certificates.first().map_or(Peer::Stranger, |certificate| (self.identify)(certificate)))
     }
 
-    async fn serve_http2(mut self, stream: TlsStream<TcpStream>, user: Option<User>) {
+    async fn serve_http2(mut self, stream: TlsStream<TcpStream>, peer: Arc<Peer>) {
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
@@ -133,7 +134,7 @@ impl Connection {
         let busy = Busy::default();
         let counted = busy.clone();
         let service = service_fn(move |request| {
-            let (busy, answer) = (counted.clone(), handle(server.clone(), user.clone(), request));
+            let (busy, answer) = (counted.clone(), handle(server.clone(), peer.clone(), request));
             async move { busy.during(answer).await }
         });
         let mut connection = pin!(builder.serve_connection(TokioIo::new(Gather::new(stream)), service));
@@ -147,14 +148,14 @@ impl Connection {
         }
     }
 
-    async fn serve_http1(mut self, stream: TlsStream<TcpStream>, user: Option<User>) {
+    async fn serve_http1(mut self, stream: TlsStream<TcpStream>, peer: Arc<Peer>) {
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(MAX_HEAD);
         let server = self.server.clone();
         let busy = Busy::default();
         let counted = busy.clone();
         let service = service_fn(move |request| {
-            let (busy, answer) = (counted.clone(), handle(server.clone(), user.clone(), request));
+            let (busy, answer) = (counted.clone(), handle(server.clone(), peer.clone(), request));
             async move { busy.during(answer).await }
         });
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
@@ -195,11 +196,7 @@ impl Busy {
     }
 }
 
-async fn handle(
-    server: Server,
-    user: Option<User>,
-    request: Request<Incoming>,
-) -> Result<Answer, Infallible> {
+async fn handle(server: Server, peer: Arc<Peer>, request: Request<Incoming>) -> Result<Answer, Infallible> {
     let (head, body) = request.into_parts();
     let body = match read(&head.headers, body).await {
         Ok(body) => body,
@@ -208,7 +205,7 @@ async fn handle(
             return Ok(answer::status(&server.0.types, &status, accept));
         }
     };
-    Ok(server.call(user, head.method, head.uri, head.headers, body).await)
+    Ok(server.call_of(&peer, head.method, head.uri, head.headers, body).await)
 }
 
 /// The whole body, if it is not too large and comes in time.

@@ -9,8 +9,7 @@ use std::time::Duration;
 use mizzen_object::{KindData, Str};
 
 use crate::answer::Answer;
-use crate::authorize::verb;
-use crate::request::{Request, Target};
+use crate::request::{Request, Target, verb};
 use crate::server::Inner;
 
 /// The upper bounds of the duration buckets, in seconds, as upstream has them.

@@ -9,11 +9,13 @@ use mizzen_object::{GroupVersionKind, Status, Value, json};
 use crate::answer::{self, Accept, Answer, Form, negotiate};
 use crate::discovery::{self, Group};
 use crate::openapi::OpenApi;
+use crate::openid;
 use crate::request::{Query, Request};
 use crate::server::Inner;
 
 /// The paths that exist besides groups and their versions.
-const OTHERS: [&str; 14] = [
+const OTHERS: [&str; 16] = [
+    openid::CONFIGURATION,
     "/healthz",
     "/healthz/etcd",
     "/healthz/log",
@@ -25,6 +27,7 @@ const OTHERS: [&str; 14] = [
     "/openapi/v2",
     "/openapi/v3",
     "/openapi/v3/",
+    openid::KEYS,
     "/readyz",
     "/readyz/shutdown",
     "/version",
@@ -32,6 +35,14 @@ const OTHERS: [&str; 14] = [
 
 /// Answers a request for a page.
 pub(crate) async fn answer(server: &Arc<Inner>, request: &Request, path: &str) -> Result<Answer, Status> {
+    let issuer = match path {
+        openid::CONFIGURATION => openid::configuration(server, request),
+        openid::KEYS => openid::keys(server, request),
+        _ => None,
+    };
+    if let Some(answer) = issuer {
+        return answer;
+    }
     let parts: Vec<&str> = path.split('/').skip(1).collect();
     match parts.as_slice() {
         ["healthz" | "livez" | "readyz", ..] => Ok(health(server, request, &parts)),

@@ -100,6 +100,23 @@ fn resource(group: &str, version: &str, rest: &[&str]) -> Target {
     })
 }
 
+/// What is asked for, as the server goes about it.
+pub(crate) fn verb(request: &Request, path: &ResourcePath) -> &'static str {
+    let all = path.name.is_empty();
+    let watch = path.watch || request.query.bool("watch").unwrap_or(false);
+    match request.method.as_str() {
+        "GET" | "HEAD" if watch => "watch",
+        "GET" | "HEAD" if all => "list",
+        "GET" | "HEAD" => "get",
+        "POST" => "create",
+        "PUT" => "update",
+        "PATCH" => "patch",
+        "DELETE" if all => "deletecollection",
+        "DELETE" => "delete",
+        _ => "unknown",
+    }
+}
+
 /// Whether a request's target is a path at all, and one whose codes can be read.
 pub(crate) fn is_readable(uri: &Uri) -> bool {
     let path = uri.path();
@@ -160,7 +177,7 @@ impl Query {
 }
 
 /// Replaces `%41` by what it stands for; what is no code stays as it is.
-fn decode(text: &str) -> String {
+pub(crate) fn decode(text: &str) -> String {
     if !text.contains('%') {
         return text.to_string();
     }

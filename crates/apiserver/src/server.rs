@@ -8,8 +8,10 @@ use mizzen_kinds as kinds;
 use mizzen_registry::Registry;
 use tokio::sync::watch;
 
+use crate::access::{Access, Authorizer};
 use crate::admission::Claims;
 use crate::answer::Answer;
+use crate::authenticate::{Authentication, Claim, Peer};
 use crate::catalog::Catalog;
 use crate::chain;
 use crate::identity::User;
@@ -29,11 +31,22 @@ pub struct Options {
     pub legacy_apis: bool,
     /// The key that signs service accounts' tokens; without it there are none.
     pub signer: Option<Arc<dyn Signer>>,
+    /// Who decides what users may do, before roles are looked at.
+    pub authorizers: Vec<Arc<dyn Authorizer>>,
+    /// How users show who they are, besides certificates and service accounts' tokens.
+    pub authentication: Authentication,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { advertise: "127.0.0.1:6443".into(), request_timeout: 60, legacy_apis: false, signer: None }
+        Options {
+            advertise: "127.0.0.1:6443".into(),
+            request_timeout: 60,
+            legacy_apis: false,
+            signer: None,
+            authorizers: Vec::new(),
+            authentication: Authentication::default(),
+        }
     }
 }
 
@@ -48,6 +61,7 @@ pub(crate) struct Inner {
     pub openapi: OpenApi,
     pub metrics: Metrics,
     pub claims: Claims,
+    pub access: Access,
     pub options: Options,
     /// Turns true when the server is about to stop; watches end then.
     pub stopping: watch::Sender<bool>,
@@ -61,6 +75,7 @@ impl Server {
         let types = Types::new(&schemas);
         let catalog = Catalog::new(registry.store(), kinds);
         let openapi = OpenApi::new(catalog.kinds().iter().cloned().map(Into::into), Arc::new(schemas));
+        let access = Access::new(&catalog, &options.authorizers);
         let stopping = watch::Sender::new(false);
         Server(Arc::new(Inner {
             registry,
@@ -69,6 +84,7 @@ impl Server {
             openapi,
             metrics: Metrics::default(),
             claims: Claims::default(),
+            access,
             options,
             stopping,
         }))
@@ -83,7 +99,21 @@ impl Server {
         headers: HeaderMap,
         body: Bytes,
     ) -> Answer {
-        chain::answer(&self.0, user, method, uri, headers, body).await
+        let claim = user.map_or(Claim::None, Claim::Proved);
+        chain::answer(&self.0, claim, method, uri, headers, body).await
+    }
+
+    /// Answers one request that came over a connection.
+    pub(crate) async fn call_of(
+        &self,
+        peer: &Peer,
+        method: Method,
+        uri: Uri,
+        mut headers: HeaderMap,
+        body: Bytes,
+    ) -> Answer {
+        let claim = peer.claim(&mut headers);
+        chain::answer(&self.0, claim, method, uri, headers, body).await
     }
 
     /// The engine below.

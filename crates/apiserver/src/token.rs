@@ -23,6 +23,8 @@ pub trait Signer: Debug + Send + Sync {
     fn algorithm(&self) -> &str;
     /// What tells this key from others.
     fn key_id(&self) -> &str;
+    /// The public key as a JSON Web Key, without its id, use and algorithm: `kty`, `crv`, `x`, `y`.
+    fn public_key(&self) -> Value;
     /// Signs a message; none if that cannot be done.
     fn sign(&self, message: &[u8]) -> Option<Vec<u8>>;
     /// Whether a signature is this key's.

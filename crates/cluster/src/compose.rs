@@ -14,11 +14,11 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
-use crate::bootstrap::bootstrap;
+use crate::bootstrap::{Trust, bootstrap};
 use crate::command::ServerArgs;
 use crate::identity::identify;
 use crate::kubeconfig::kubeconfig;
-use crate::pki::{Authority, PkiError, write_private};
+use crate::pki::{self, Authority, PkiError, write_private};
 use crate::seams::{SystemRandom, WallClock};
 use crate::token_key::TokenKey;
 
@@ -82,6 +82,7 @@ async fn run(args: &ServerArgs) -> Result<(), ComposeError> {
         Some(directory) => Authority::open(directory)?,
         None => Authority::in_memory()?,
     };
+    let front_proxy = Authority::front_proxy(directory.as_deref())?;
     let registry = Registry::new(store.clone(), Arc::new(WallClock), Arc::new(SystemRandom));
     let token_key = match &directory {
         Some(directory) => TokenKey::open(directory)?,
@@ -94,10 +95,13 @@ async fn run(args: &ServerArgs) -> Result<(), ComposeError> {
         ..Options::default()
     };
     let server = Server::new(registry.clone(), options);
-    bootstrap(&server, address.port()).await.map_err(ComposeError::Bootstrap)?;
+    bootstrap(&server, address.port(), Trust { clients: &authority, front_proxies: &front_proxy })
+        .await
+        .map_err(ComposeError::Bootstrap)?;
 
-    let tls = authority.server_config(&addresses(address.ip()))?;
-    let identify: Identify = Arc::new(identify);
+    let tls = authority.server_config(&front_proxy, &addresses(address.ip()))?;
+    let identify: Identify =
+        Arc::new(|certificate| identify(certificate, pki::FRONT_PROXIES, pki::FRONT_PROXY_CLIENT));
     let stop = stop_signal()?;
     let file = args.kubeconfig();
     write_kubeconfig(&authority, address, &file)?;

@@ -2,6 +2,7 @@
 //! attribute of Kubernetes' own is the uid.
 
 use mizzen_apiserver::User;
+use mizzen_apiserver::authenticate::Peer;
 use mizzen_object::Str;
 use x509_parser::der_parser::oid::Oid;
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -10,15 +11,27 @@ use x509_parser::x509::X509Name;
 /// The attribute of a subject that holds the user's uid.
 pub const UID: &[u64] = &[1, 3, 6, 1, 4, 1, 57683, 2];
 
-/// The user that a certificate names. The certificate's signature has been checked already.
-pub fn identify(certificate: &[u8]) -> Option<User> {
-    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
-    let subject = certificate.subject();
-    let name = subject.iter_common_name().next()?.as_str().ok()?;
+/// Who a certificate shows. Its signature has been checked already, by one of our authorities; which one it was is
+/// known by the name of the issuer, because the check has made sure of that too.
+pub fn identify(certificate: &[u8], front_proxy: &str, allowed: &str) -> Peer {
+    let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return Peer::Impostor };
+    let common_name =
+        |name: &X509Name| name.iter_common_name().next().and_then(|name| name.as_str().ok().map(Str::from));
+    let Some(name) = common_name(certificate.subject()).filter(|name| !name.is_empty()) else {
+        return Peer::Stranger;
+    };
+    match common_name(certificate.issuer()) {
+        Some(issuer) if issuer == front_proxy && name == allowed => Peer::FrontProxy,
+        Some(issuer) if issuer == front_proxy => Peer::Impostor,
+        _ => user(name, certificate.subject()).map_or(Peer::Impostor, Peer::User),
+    }
+}
+
+fn user(name: Str, subject: &X509Name) -> Option<User> {
     let mut groups: Vec<_> =
         subject.iter_organization().filter_map(|group| group.as_str().ok()).map(Into::into).collect();
     groups.push("system:authenticated".into());
-    Some(User { name: name.into(), groups, uid: uid(subject)?, ..User::default() })
+    Some(User { name, groups, uid: uid(subject)?, ..User::default() })
 }
 
 /// The uid that a subject names, empty if it names none. Kubernetes: two, or an empty one, make the certificate

@@ -6,6 +6,7 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mizzen_apiserver::Signer;
+use mizzen_object::{Value, value};
 use rcgen::KeyPair;
 use ring::digest::{SHA256, digest};
 use ring::rand::SystemRandom;
@@ -61,6 +62,13 @@ impl Signer for TokenKey {
 
     fn key_id(&self) -> &str {
         &self.id
+    }
+
+    /// The point is a byte that says how it is written, then its two coordinates.
+    fn public_key(&self) -> Value {
+        let (x, y) = self.pair.public_key().as_ref()[1..].split_at(32);
+        let encode = |coordinate: &[u8]| URL_SAFE_NO_PAD.encode(coordinate);
+        value!({ "kty": "EC", "crv": "P-256", "x": (encode(x)), "y": (encode(y)) })
     }
 
     fn sign(&self, message: &[u8]) -> Option<Vec<u8>> {

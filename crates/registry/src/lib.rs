@@ -9,6 +9,7 @@
 mod create;
 mod delete;
 mod encode;
+mod follow;
 mod gate;
 mod get;
 mod header;
@@ -25,6 +26,7 @@ mod watch;
 
 pub use create::CreateOptions;
 pub use delete::{DeleteOptions, Deleted, Propagation};
+pub use follow::{Changed, Changes, Follower};
 pub use gate::{Change, Future, Gate, NoGate};
 pub use key::Key;
 pub use list::{List, ListOptions, Selection};

@@ -16,6 +16,7 @@ pub(crate) use service::{Claim, Claims};
 use mizzen_object::{Status, Value};
 use mizzen_registry::{Future, Gate, Resource};
 
+use crate::access::escalation;
 use crate::request::ResourcePath;
 use crate::verbs::Call;
 
@@ -44,7 +45,8 @@ pub(crate) async fn admit(mut write: Write<'_>, object: &mut Value) -> Result<()
             Ok(())
         }
         _ => Ok(()),
-    }
+    }?;
+    escalation::check(write.call, write.old, object).await
 }
 
 /// Refuses what is made below an object, such as an eviction, where its namespace does not allow it.

@@ -22,10 +22,9 @@ use mizzen_object::{Action, Status, Value};
 use mizzen_registry::{Key, Object, Resource};
 
 use crate::answer::{self, Accept, Answer, negotiate};
-use crate::authorize::verb;
 use crate::catalog::Nowhere;
 use crate::notes::Notes;
-use crate::request::{Request, ResourcePath};
+use crate::request::{Request, ResourcePath, verb};
 use crate::server::Inner;
 
 /// A request about a resource, on its way to its verb.
@@ -120,7 +119,7 @@ impl Call<'_> {
             ("", "watch") if self.path.resource == "componentstatuses" => Err(component_status::no_watch()),
             ("", "watch") => watch::watch(self),
             ("", "create") if self.path.resource == "bindings" => binding::create(self).await,
-            ("", "create") if review::is_review(self.resource.kind()) => review::create(self),
+            ("", "create") if review::is_review(self.resource.kind()) => review::create(self).await,
             ("", "create") => create::create(self).await,
             ("", "update") => update::update(self, Action::Update).await,
             ("status", "update") => update::update(self, Action::Status).await,

@@ -7,10 +7,12 @@ use mizzen_object::{
 use mizzen_registry::Object;
 
 use super::{Call, create::finish, create::wipe, set_namespace};
+use crate::access::{self, Attributes, Decision, Resource, Rules, Target};
 use crate::answer::Answer;
+use crate::authenticate::authenticate_token;
 use crate::identity::User;
 use crate::ownership::Owning;
-use crate::token::{ISSUER, authenticate};
+use crate::token::ISSUER;
 use crate::{intake, options};
 
 /// Whether objects of this kind are questions.
@@ -18,7 +20,7 @@ pub(crate) fn is_review(kind: &Kind) -> bool {
     matches!(kind.gvk.group.as_str(), "authentication.k8s.io" | "authorization.k8s.io")
 }
 
-pub(crate) fn create(call: &Call) -> Result<Answer, Status> {
+pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     let Call { server, request, path, resource, .. } = call;
     call.check_include()?;
     let options = options::write_options(request, "CreateOptions")?;
@@ -27,7 +29,7 @@ pub(crate) fn create(call: &Call) -> Result<Answer, Status> {
     set_namespace(path, review.entry("metadata"))?;
     wipe(review.entry("metadata"));
     Owning::new(call).update(None, &mut review);
-    let outcome = answer(call, &mut review).and_then(|()| show(call, review));
+    let outcome = answer(call, &mut review).await.and_then(|()| show(call, review));
     finish(call, outcome, &intake.warnings)
 }
 
@@ -39,7 +41,7 @@ fn show(call: &Call, mut review: Value) -> Result<Answer, Status> {
     call.object(&Object::unstored(json::to_string(&review).into()), 201)
 }
 
-fn answer(call: &Call, review: &mut Value) -> Result<(), Status> {
+async fn answer(call: &Call<'_>, review: &mut Value) -> Result<(), Status> {
     match call.resource.kind().gvk.kind.as_str() {
         "SelfSubjectReview" => {
             answer_who(call, review);
@@ -47,7 +49,7 @@ fn answer(call: &Call, review: &mut Value) -> Result<(), Status> {
         }
         "SelfSubjectRulesReview" => answer_rules(call, review),
         "TokenReview" => answer_token(call, review),
-        _ => answer_access(call, review),
+        _ => answer_access(call, review).await,
     }
 }
 
@@ -76,7 +78,7 @@ fn answer_token(call: &Call, review: &mut Value) -> Result<(), Status> {
     if audiences.is_empty() {
         audiences.push(ISSUER.into());
     }
-    let outcome = authenticate(call.server, spec["token"].str(), &audiences);
+    let outcome = authenticate_token(call.server, spec["token"].str(), &audiences);
     let status = review.entry("status");
     status.set("authenticated", outcome.is_ok());
     match outcome {
@@ -88,25 +90,33 @@ fn answer_token(call: &Call, review: &mut Value) -> Result<(), Status> {
     }
     Ok(())
 }
+
 fn answer_rules(call: &Call, review: &mut Value) -> Result<(), Status> {
-    if review["spec"]["namespace"].is_empty() {
+    let namespace = review["spec"]["namespace"].str();
+    if namespace.is_empty() {
         return Err(Status::bad_request("no namespace on request"));
     }
+    let rules = call.server.access.authorizers.rules(&call.request.user, namespace);
     *review = Value::object();
-    review.set("status", rules(&call.request.user));
+    review.set("status", show_rules(&rules));
     Ok(())
 }
 
-fn answer_access(call: &Call, review: &mut Value) -> Result<(), Status> {
+async fn answer_access(call: &Call<'_>, review: &mut Value) -> Result<(), Status> {
     validate(call, review)?;
     let spec = &review["spec"];
-    let decision = match call.resource.kind().gvk.kind.as_str() {
-        "SelfSubjectAccessReview" => may(&call.request.user, spec),
-        _ => may(&subject(spec), spec),
+    let user = match call.resource.kind().gvk.kind.as_str() {
+        "SelfSubjectAccessReview" => call.request.user.clone(),
+        _ => subject(spec),
     };
-    let problems = selector_problems(&spec["resourceAttributes"]);
-    let mut status = value!({ "allowed": (decision.allowed), "reason": (decision.reason) });
-    status.set("evaluationError", problems.join("; "));
+    let attributes = attributes(&user, spec);
+    let decision = call.server.access.authorizers.authorize(&attributes).await;
+    let mut status =
+        value!({ "allowed": (decision.is_allowed()), "reason": (decision.reason().to_string()) });
+    if matches!(decision, Decision::Deny(_)) {
+        status.set("denied", true);
+    }
+    status.set("evaluationError", selector_problems(&spec["resourceAttributes"]).join("; "));
     review.set("status", status);
     Ok(())
 }
@@ -135,30 +145,55 @@ fn subject(spec: &Value) -> User {
     }
 }
 
-/// Whether somebody may do something, and why.
-pub(crate) struct Decision {
-    pub allowed: bool,
-    pub reason: String,
-}
-
-/// Whether `user` may do what `spec` says in `resourceAttributes` or `nonResourceAttributes`.
-pub(crate) fn may(user: &User, spec: &Value) -> Decision {
+/// What a question is about.
+fn attributes<'a>(user: &'a User, spec: &'a Value) -> Attributes<'a> {
     let page = &spec["nonResourceAttributes"];
-    let health =
-        matches!(page["path"].str(), "/healthz" | "/livez" | "/readyz") && page["verb"].str() == "get";
-    Decision { allowed: user.is_master() || health, reason: String::new() }
+    let wanted = &spec["resourceAttributes"];
+    if wanted.is_null() {
+        return Attributes { user, verb: page["verb"].str(), target: Target::Page(page["path"].str()) };
+    }
+    let version = Some(wanted["version"].str()).filter(|version| !version.is_empty()).unwrap_or("*");
+    let target = Target::Resource(Resource {
+        group: wanted["group"].str(),
+        version,
+        resource: wanted["resource"].str(),
+        subresource: wanted["subresource"].str(),
+        namespace: wanted["namespace"].str(),
+        name: wanted["name"].str(),
+        fields: wanted["fieldSelector"]["rawSelector"].str(),
+        labels: wanted["labelSelector"]["rawSelector"].str(),
+    });
+    Attributes { user, verb: wanted["verb"].str(), target }
 }
 
-/// Everything that `user` may do.
-fn rules(user: &User) -> Value {
-    if !user.is_master() {
-        return value!({ "resourceRules": [], "nonResourceRules": [], "incomplete": false });
+/// Rules as a review shows them: those about resources, and those about pages.
+fn show_rules(all: &Rules) -> Value {
+    let list = |texts: &[Str]| Value::List(texts.iter().map(Value::from).collect());
+    let (mut resources, mut pages) = (Vec::new(), Vec::new());
+    for rule in &all.rules {
+        let mut shown = value!({});
+        shown.set("verbs", list(&rule.verbs));
+        if !rule.resources.is_empty() {
+            let mut shown = shown.clone();
+            for (field, texts) in
+                [("apiGroups", &rule.groups), ("resources", &rule.resources), ("resourceNames", &rule.names)]
+            {
+                shown.set(field, list(texts));
+            }
+            resources.push(shown);
+        }
+        if !rule.urls.is_empty() {
+            shown.set("nonResourceURLs", list(&rule.urls));
+            pages.push(shown);
+        }
     }
-    value!({
-        "resourceRules": [{ "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"] }],
-        "nonResourceRules": [{ "verbs": ["*"], "nonResourceURLs": ["*"] }],
-        "incomplete": false
-    })
+    let mut status = value!({ "resourceRules": [], "nonResourceRules": [], "incomplete": (all.incomplete) });
+    status.set("resourceRules", resources);
+    status.set("nonResourceRules", pages);
+    if !all.problems.is_empty() {
+        status.set("evaluationError", access::aggregate(&all.problems));
+    }
+    status
 }
 
 /// What could not be made of the selectors in a question.

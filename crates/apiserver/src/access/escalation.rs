@@ -1,0 +1,185 @@
+//! Nobody gives away what they do not have: who writes a role, or binds one, must hold its permissions, or be allowed
+//! to `escalate` roles or to `bind` this one.
+
+use std::sync::Arc;
+
+use mizzen_object::json::quote;
+use mizzen_object::{Status, Value};
+
+use super::rbac::{Rule, quoted};
+use super::{Attributes, Resource, Target};
+use crate::verbs::Call;
+
+/// The group of roles and bindings.
+const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// Lets a role or binding be written, or refuses. Everything else is let through.
+pub(crate) async fn check(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Result<(), Status> {
+    if call.path.group != GROUP || call.request.user.is_master() {
+        return Ok(());
+    }
+    match call.resource.kind().gvk.kind.as_str() {
+        "Role" | "ClusterRole" => check_role(call, old, new).await,
+        "RoleBinding" | "ClusterRoleBinding" => check_binding(call, old, new).await,
+        _ => Ok(()),
+    }
+}
+
+async fn check_role(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Result<(), Status> {
+    if may(call, "escalate", &call.path.resource, &call.path.name).await || is_cleanup(old, new) {
+        return Ok(());
+    }
+    let rules: Vec<Rule> = new["rules"].list().iter().map(Rule::new).collect();
+    hold(call, rules.iter()).map_err(|why| refuse(call, new, &why))?;
+    let aggregates = |role: &Value| !role["aggregationRule"]["clusterRoleSelectors"].list().is_empty();
+    let everything = [Rule::every_resource(), Rule::every_page()];
+    if (aggregates(new) || old.is_some_and(aggregates)) && hold(call, everything.iter()).is_err() {
+        return Err(refuse(call, new, "must have cluster-admin privileges to use the aggregationRule"));
+    }
+    Ok(())
+}
+
+async fn check_binding(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Result<(), Status> {
+    let reference = &new["roleRef"];
+    let (kind, name) = (reference["kind"].str(), reference["name"].str());
+    let plural = match kind {
+        "Role" => "roles",
+        "ClusterRole" => "clusterroles",
+        _ => "",
+    };
+    if is_cleanup(old, new) || !plural.is_empty() && may(call, "bind", plural, name).await {
+        return Ok(());
+    }
+    // Kubernetes: the role that is missing is called as if it were a binding (registry/generic/registry/store.go).
+    let rules = call.server.access.rbac.rules_of(reference, &call.path.namespace);
+    let rules = rules.ok_or_else(|| match plural {
+        "" => Status::internal(format!("unsupported role reference kind: {}", quote(kind))),
+        _ => Status::not_found(&call.resource.kind().resource(), name),
+    })?;
+    hold(call, rules.iter().map(Arc::as_ref)).map_err(|why| refuse(call, new, &why))
+}
+
+async fn may(call: &Call<'_>, verb: &str, resource: &str, name: &str) -> bool {
+    let target = Target::Resource(Resource {
+        group: GROUP,
+        version: "*",
+        resource,
+        namespace: &call.path.namespace,
+        name,
+        ..Resource::default()
+    });
+    let attributes = Attributes { user: &call.request.user, verb, target };
+    call.server.access.authorizers.authorize(&attributes).await.is_allowed()
+}
+
+/// Whether the user holds all that `rules` give; if not, what is missing.
+fn hold<'a>(call: &Call, rules: impl Iterator<Item = &'a Rule>) -> Result<(), String> {
+    use super::Authorizer as _;
+    let user = &call.request.user;
+    let own = call.server.access.rbac.rules(user, &call.path.namespace);
+    let parts = rules.flat_map(Rule::parts);
+    let missing: Vec<Rule> = parts.filter(|part| !own.rules.iter().any(|rule| rule.covers(part))).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let mut shown: Vec<String> = compact(missing).iter().map(Rule::to_string).collect();
+    shown.sort();
+    shown.dedup();
+    let mut why = format!(
+        "user {} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
+        quote(&user.name),
+        quoted(&user.groups),
+        shown.join("\n")
+    );
+    if !own.problems.is_empty() {
+        why += &format!("; resolution errors: [{}]", super::aggregate(&own.problems));
+    }
+    Err(why)
+}
+
+/// Joins parts that differ only in their verbs. Kubernetes: not those of pages (rbac/validation/policy_compact.go).
+fn compact(parts: Vec<Rule>) -> Vec<Rule> {
+    let mut joined: Vec<Rule> = Vec::new();
+    for part in parts {
+        let same = |rule: &&mut Rule| {
+            rule.urls.is_empty()
+                && (&rule.groups, &rule.resources, &rule.names)
+                    == (&part.groups, &part.resources, &part.names)
+        };
+        match joined.iter_mut().find(same) {
+            Some(rule) if part.urls.is_empty() => rule.verbs.extend(part.verbs),
+            _ => joined.push(part),
+        }
+    }
+    joined
+}
+
+/// Whether a write changes only what the garbage collector needs to let an object go.
+fn is_cleanup(old: Option<&Value>, new: &Value) -> bool {
+    let Some(old) = old else { return false };
+    let rest = |object: &Value| {
+        let mut object = object.clone();
+        for field in ["ownerReferences", "finalizers", "selfLink", "managedFields"] {
+            object.entry("metadata").remove(field);
+        }
+        object
+    };
+    rest(old) == rest(new)
+}
+
+fn refuse(call: &Call, object: &Value, why: &str) -> Status {
+    Status::forbidden(&call.resource.kind().resource(), object["metadata"]["name"].str(), why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mizzen_object::json::parse;
+
+    fn parts(text: &str) -> Vec<Rule> {
+        Rule::new(&parse(text.as_bytes()).unwrap()).parts()
+    }
+
+    #[track_caller]
+    fn check(rule: &str, expected: &[&str]) {
+        let shown: Vec<String> = compact(parts(rule)).iter().map(Rule::to_string).collect();
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn what_is_missing_is_told_by_group_resource_and_name() {
+        check(
+            r#"{"verbs":["get","patch"],"apiGroups":["apps"],"resources":["a","b"]}"#,
+            &[
+                r#"{APIGroups:["apps"], Resources:["a"], Verbs:["get" "patch"]}"#,
+                r#"{APIGroups:["apps"], Resources:["b"], Verbs:["get" "patch"]}"#,
+            ],
+        );
+        check(
+            r#"{"verbs":["get"],"apiGroups":[""],"resources":["a"],"resourceNames":["x","y"]}"#,
+            &[
+                r#"{APIGroups:[""], Resources:["a"], ResourceNames:["x"], Verbs:["get"]}"#,
+                r#"{APIGroups:[""], Resources:["a"], ResourceNames:["y"], Verbs:["get"]}"#,
+            ],
+        );
+    }
+
+    #[test]
+    fn pages_are_told_one_by_one() {
+        check(
+            r#"{"verbs":["get","post"],"nonResourceURLs":["/x"]}"#,
+            &[r#"{NonResourceURLs:["/x"], Verbs:["get"]}"#, r#"{NonResourceURLs:["/x"], Verbs:["post"]}"#],
+        );
+    }
+
+    #[test]
+    fn only_what_lets_an_object_go_is_cleanup() {
+        let old = parse(br#"{"metadata":{"name":"a","finalizers":["f"]},"rules":[]}"#).unwrap();
+        let mut new = old.clone();
+        new.entry("metadata").remove("finalizers");
+        assert!(is_cleanup(Some(&old), &new));
+        new.set("rules", vec![Value::object()]);
+        assert!(!is_cleanup(Some(&old), &new));
+        assert!(!is_cleanup(None, &old));
+    }
+}

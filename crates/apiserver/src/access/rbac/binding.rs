@@ -1,0 +1,115 @@
+//! A binding: which role, and for whom.
+
+use std::fmt;
+
+use mizzen_object::json::quote;
+use mizzen_object::{Str, Value};
+
+use crate::identity::User;
+
+/// A binding, read.
+#[derive(Debug)]
+pub(super) struct Binding {
+    pub name: Str,
+    /// Empty for the whole cluster.
+    pub namespace: Str,
+    pub role: RoleName,
+    pub subjects: Vec<Subject>,
+}
+
+/// The name of a role, and of which kind.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct RoleName {
+    pub kind: Str,
+    pub name: Str,
+}
+
+/// For whom a binding is.
+#[derive(Debug)]
+pub(super) struct Subject {
+    pub who: Who,
+    /// How reasons call them: `ServiceAccount "robot/default"`.
+    pub shown: Str,
+}
+
+/// A user or a group; a service account is a user with a long name.
+#[derive(Debug, PartialEq)]
+pub(super) enum Who {
+    User(Str),
+    Group(Str),
+    Nobody,
+}
+
+impl Binding {
+    pub fn new(object: &Value) -> Binding {
+        let metadata = &object["metadata"];
+        let namespace = metadata["namespace"].str();
+        Binding {
+            name: metadata["name"].str().into(),
+            namespace: namespace.into(),
+            role: RoleName::new(&object["roleRef"]),
+            subjects: object["subjects"]
+                .list()
+                .iter()
+                .map(|subject| Subject::new(subject, namespace))
+                .collect(),
+        }
+    }
+
+    /// As whom the binding is for a user: the first of its subjects that they are.
+    pub fn subject(&self, user: &User) -> Option<usize> {
+        let is = |subject: &Subject| match &subject.who {
+            Who::User(name) => *name == user.name,
+            Who::Group(group) => user.groups.contains(group),
+            Who::Nobody => false,
+        };
+        self.subjects.iter().position(is)
+    }
+}
+
+/// `RoleBinding "b/default" of Role "reader"`
+impl fmt::Display for Binding {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let RoleName { kind, name } = &self.role;
+        let (word, shown) = match self.namespace.as_str() {
+            "" => ("ClusterRoleBinding", quote(&self.name)),
+            namespace => ("RoleBinding", quote(&format!("{}/{namespace}", self.name))),
+        };
+        write!(f, "{word} {shown} of {kind} {}", quote(name))
+    }
+}
+
+impl RoleName {
+    pub fn new(reference: &Value) -> RoleName {
+        RoleName { kind: reference["kind"].str().into(), name: reference["name"].str().into() }
+    }
+
+    /// What is said when there is no such role.
+    pub fn not_found(&self) -> String {
+        match self.kind.as_str() {
+            "Role" | "ClusterRole" => {
+                let kind = self.kind.to_ascii_lowercase();
+                format!("{kind}.rbac.authorization.k8s.io {} not found", quote(&self.name))
+            }
+            kind => format!("unsupported role reference kind: {}", quote(kind)),
+        }
+    }
+}
+
+impl Subject {
+    /// A service account without a namespace is of the binding's own.
+    fn new(subject: &Value, namespace: &str) -> Subject {
+        let (kind, name) = (subject["kind"].str(), subject["name"].str());
+        let place = Some(subject["namespace"].str()).filter(|place| !place.is_empty()).unwrap_or(namespace);
+        let who = match kind {
+            "User" => Who::User(name.into()),
+            "Group" => Who::Group(name.into()),
+            "ServiceAccount" if !place.is_empty() => {
+                Who::User(format!("system:serviceaccount:{place}:{name}").into())
+            }
+            _ => Who::Nobody,
+        };
+        let name = if kind == "ServiceAccount" { format!("{name}/{place}") } else { name.to_string() };
+        Subject { who, shown: format!("{kind} {}", quote(&name)).into() }
+    }
+}

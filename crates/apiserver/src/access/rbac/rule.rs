@@ -1,0 +1,233 @@
+//! One rule of a role: what it allows, and whether it covers another.
+
+use std::fmt;
+
+use mizzen_object::{Str, Value, json};
+
+use crate::access::{Attributes, Resource, Target};
+
+/// Stands for everything.
+const ALL: &str = "*";
+
+/// A rule of a role.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Rule {
+    /// What may be done.
+    pub verbs: Vec<Str>,
+    /// In which groups.
+    pub groups: Vec<Str>,
+    /// With which resources: `pods`, `pods/log`, `*/scale`.
+    pub resources: Vec<Str>,
+    /// With which objects of them; all if there is no name.
+    pub names: Vec<Str>,
+    /// With which pages.
+    pub urls: Vec<Str>,
+}
+
+impl Rule {
+    /// A rule as a role has it.
+    pub fn new(rule: &Value) -> Rule {
+        let texts = |field: &str| rule[field].list().iter().map(|text| text.str().into()).collect();
+        Rule {
+            verbs: texts("verbs"),
+            groups: texts("apiGroups"),
+            resources: texts("resources"),
+            names: texts("resourceNames"),
+            urls: texts("nonResourceURLs"),
+        }
+    }
+
+    /// Everything in every group.
+    pub fn every_resource() -> Rule {
+        Rule {
+            verbs: vec![ALL.into()],
+            groups: vec![ALL.into()],
+            resources: vec![ALL.into()],
+            ..Rule::default()
+        }
+    }
+
+    /// Everything with every page.
+    pub fn every_page() -> Rule {
+        Rule { verbs: vec![ALL.into()], urls: vec![ALL.into()], ..Rule::default() }
+    }
+
+    /// Whether this rule allows it.
+    pub fn allows(&self, attributes: &Attributes) -> bool {
+        has(&self.verbs, attributes.verb)
+            && match &attributes.target {
+                Target::Page(path) => self.urls.iter().any(|url| covers_url(url, path)),
+                Target::Resource(wanted) => self.allows_resource(wanted),
+            }
+    }
+
+    fn allows_resource(&self, wanted: &Resource) -> bool {
+        has(&self.groups, wanted.group)
+            && self.resources.iter().any(|resource| is_resource(resource, wanted))
+            && (self.names.is_empty() || self.names.iter().any(|name| name == wanted.name))
+    }
+
+    /// The rule in its smallest parts: one group, one resource, one verb, one name, or one page and one verb.
+    pub fn parts(&self) -> Vec<Rule> {
+        let mut parts = Vec::new();
+        for (group, resource) in pairs(&self.groups, &self.resources) {
+            for verb in &self.verbs {
+                let part = Rule {
+                    groups: vec![group.clone()],
+                    resources: vec![resource.clone()],
+                    verbs: vec![verb.clone()],
+                    ..Rule::default()
+                };
+                let named = self.names.iter().map(|name| Rule { names: vec![name.clone()], ..part.clone() });
+                parts.extend(named);
+                if self.names.is_empty() {
+                    parts.push(part);
+                }
+            }
+        }
+        let pages = pairs(&self.urls, &self.verbs);
+        parts.extend(pages.map(|(url, verb)| Rule {
+            urls: vec![url.clone()],
+            verbs: vec![verb.clone()],
+            ..Rule::default()
+        }));
+        parts
+    }
+
+    /// Whether whoever has this rule has all that `part` gives; `part` is one of [`parts`](Self::parts).
+    pub fn covers(&self, part: &Rule) -> bool {
+        part.verbs.iter().all(|verb| has(&self.verbs, verb))
+            && part.groups.iter().all(|group| has(&self.groups, group))
+            && part.resources.iter().all(|resource| self.covers_resource(resource))
+            && part.urls.iter().all(|url| self.urls.iter().any(|own| covers_url(own, url)))
+            && (self.names.is_empty()
+                || !part.names.is_empty() && part.names.iter().all(|name| self.names.contains(name)))
+    }
+
+    fn covers_resource(&self, wanted: &str) -> bool {
+        let any = |name: &str| self.resources.iter().any(|resource| resource == name);
+        let below = wanted.split_once('/').map(|(_, subresource)| format!("*/{subresource}"));
+        any(ALL) || any(wanted) || below.is_some_and(|below| any(&below))
+    }
+}
+
+fn pairs<'a>(outer: &'a [Str], inner: &'a [Str]) -> impl Iterator<Item = (&'a Str, &'a Str)> {
+    outer.iter().flat_map(move |first| inner.iter().map(move |second| (first, second)))
+}
+
+fn has(list: &[Str], wanted: &str) -> bool {
+    list.iter().any(|known| known == wanted || known == ALL)
+}
+
+fn is_resource(rule: &str, wanted: &Resource) -> bool {
+    let Resource { resource, subresource, .. } = wanted;
+    match (rule, *subresource) {
+        (ALL, _) => true,
+        (_, "") => rule == *resource,
+        (_, subresource) => {
+            let Some((left, right)) = rule.split_once('/') else { return false };
+            right == subresource && (left == ALL || left == *resource)
+        }
+    }
+}
+
+fn covers_url(own: &str, wanted: &str) -> bool {
+    own == wanted || own.ends_with('*') && wanted.starts_with(own.trim_end_matches('*'))
+}
+
+/// As refusals show a rule: `{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}`.
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let fields = [
+            ("APIGroups", &self.groups),
+            ("Resources", &self.resources),
+            ("NonResourceURLs", &self.urls),
+            ("ResourceNames", &self.names),
+            ("Verbs", &self.verbs),
+        ];
+        let shown = fields.into_iter().filter(|(_, texts)| !texts.is_empty());
+        let shown: Vec<String> = shown.map(|(name, texts)| format!("{name}:{}", quoted(texts))).collect();
+        write!(f, "{{{}}}", shown.join(", "))
+    }
+}
+
+/// Texts as Go shows a list of them: `["a" "b"]`.
+pub(crate) fn quoted(texts: &[Str]) -> String {
+    let texts: Vec<String> = texts.iter().map(|text| json::quote(text)).collect();
+    format!("[{}]", texts.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::User;
+    use mizzen_object::json::parse;
+
+    fn rule(text: &str) -> Rule {
+        Rule::new(&parse(text.as_bytes()).unwrap())
+    }
+
+    #[track_caller]
+    fn check(rule_text: &str, verb: &str, target: Target, allowed: bool) {
+        let user = User::default();
+        assert_eq!(rule(rule_text).allows(&Attributes { user: &user, verb, target }), allowed);
+    }
+
+    fn pods<'a>(subresource: &'a str, name: &'a str) -> Target<'a> {
+        Target::Resource(Resource { resource: "pods", subresource, name, ..Resource::default() })
+    }
+
+    #[test]
+    fn a_rule_allows_its_verbs_with_its_resources() {
+        let text = r#"{"verbs":["get"],"apiGroups":[""],"resources":["pods"]}"#;
+        check(text, "get", pods("", "a"), true);
+        check(text, "list", pods("", ""), false);
+        check(text, "get", pods("log", "a"), false);
+    }
+
+    #[test]
+    fn a_part_of_an_object_needs_a_rule_of_its_own() {
+        check(
+            r#"{"verbs":["get"],"apiGroups":[""],"resources":["pods/log"]}"#,
+            "get",
+            pods("log", "a"),
+            true,
+        );
+        check(r#"{"verbs":["get"],"apiGroups":[""],"resources":["*/log"]}"#, "get", pods("log", "a"), true);
+        check(r#"{"verbs":["get"],"apiGroups":[""],"resources":["*/log"]}"#, "get", pods("", "a"), false);
+        check(r#"{"verbs":["get"],"apiGroups":[""],"resources":["*"]}"#, "get", pods("log", "a"), true);
+        check(r#"{"verbs":["get"],"apiGroups":[""],"resources":["pods/*"]}"#, "get", pods("log", "a"), false);
+    }
+
+    #[test]
+    fn names_narrow_a_rule() {
+        let text = r#"{"verbs":["*"],"apiGroups":["*"],"resources":["pods"],"resourceNames":["a"]}"#;
+        check(text, "get", pods("", "a"), true);
+        check(text, "get", pods("", "b"), false);
+        check(text, "list", pods("", ""), false);
+    }
+
+    #[test]
+    fn pages_may_end_in_a_star() {
+        let text = r#"{"verbs":["get"],"nonResourceURLs":["/healthz","/apis/*"]}"#;
+        check(text, "get", Target::Page("/healthz"), true);
+        check(text, "get", Target::Page("/healthz/ping"), false);
+        check(text, "get", Target::Page("/apis/apps"), true);
+        check(text, "get", Target::Page("/apis"), false);
+        check(r#"{"verbs":["get"],"nonResourceURLs":["*"]}"#, "get", Target::Page("/x"), true);
+        check(r#"{"verbs":["get"],"nonResourceURLs":["*"]}"#, "get", pods("", "a"), false);
+    }
+
+    #[test]
+    fn a_rule_falls_into_parts_that_it_covers() {
+        let whole = rule(r#"{"verbs":["get","list"],"apiGroups":["","apps"],"resources":["x","y/z"]}"#);
+        assert_eq!(whole.parts().len(), 8);
+        assert!(whole.parts().iter().all(|part| whole.covers(part)));
+        let named = rule(r#"{"verbs":["get"],"apiGroups":[""],"resources":["x"],"resourceNames":["a"]}"#);
+        assert!(whole.covers(&named.parts()[0]));
+        assert!(!named.covers(&whole.parts()[0]));
+        assert!(
+            rule(r#"{"verbs":["get"],"apiGroups":["apps"],"resources":["*/z"]}"#).covers(&whole.parts()[6])
+        );
+    }
+}

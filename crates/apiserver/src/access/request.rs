@@ -1,0 +1,103 @@
+//! What a request wants to do, as roles put it.
+
+use mizzen_object::Status;
+use mizzen_object::select::FieldSelector;
+use mizzen_object::validate::names;
+
+use super::{Attributes, Resource, Target, forbidden};
+use crate::request::{self, Request, ResourcePath};
+use crate::server::Inner;
+
+/// Lets a request through or refuses it.
+pub(crate) async fn check(server: &Inner, request: &Request) -> Result<(), Status> {
+    if request.user.is_master() {
+        return Ok(());
+    }
+    let wanted = Wanted::new(request);
+    let attributes = wanted.attributes(request);
+    let decision = server.access.authorizers.authorize(&attributes).await;
+    match decision.is_allowed() {
+        true => Ok(()),
+        false => Err(forbidden(&attributes, &decision.reason().to_string())),
+    }
+}
+
+/// What has to be worked out about a request before it can be asked whether it may.
+pub(crate) struct Wanted {
+    verb: String,
+    name: String,
+}
+
+impl Wanted {
+    /// Works it out.
+    pub fn new(request: &Request) -> Wanted {
+        match &request.target {
+            request::Target::Page(_) => {
+                Wanted { verb: request.method.as_str().to_ascii_lowercase(), name: String::new() }
+            }
+            request::Target::Resource(path) => {
+                Wanted { verb: verb(request, path).into(), name: name(request, path) }
+            }
+        }
+    }
+
+    /// The request as authorizers see it.
+    pub fn attributes<'a>(&'a self, request: &'a Request) -> Attributes<'a> {
+        let target = match &request.target {
+            request::Target::Page(path) => Target::Page(path),
+            request::Target::Resource(path) => Target::Resource(Resource {
+                group: &path.group,
+                version: &path.version,
+                resource: &path.resource,
+                subresource: &path.subresource,
+                namespace: namespace(path),
+                name: &self.name,
+                ..self.selectors(request, path)
+            }),
+        };
+        Attributes { user: &request.user, verb: &self.verb, target }
+    }
+
+    /// Kubernetes: the old form of watching cannot be trusted to heed selectors, so they do not count there.
+    fn selectors<'a>(&self, request: &'a Request, path: &ResourcePath) -> Resource<'a> {
+        if path.watch || !matches!(self.verb.as_str(), "list" | "watch" | "deletecollection") {
+            return Resource::default();
+        }
+        let (fields, labels) = (request.query.text("fieldSelector"), request.query.text("labelSelector"));
+        Resource { fields, labels, ..Resource::default() }
+    }
+}
+
+/// Kubernetes: a namespace is inside itself (endpoints/request/requestinfo.go).
+fn namespace(path: &ResourcePath) -> &str {
+    match path.resource.as_str() {
+        "namespaces" if path.namespace.is_empty() => &path.name,
+        _ => &path.namespace,
+    }
+}
+
+/// Who lists with a selector for one name asks for that one.
+fn name(request: &Request, path: &ResourcePath) -> String {
+    if !path.name.is_empty() || !matches!(request.method.as_str(), "GET" | "HEAD") {
+        return path.name.to_string();
+    }
+    let fields = FieldSelector::parse(request.query.text("fieldSelector")).unwrap_or_default();
+    let name = fields.exact("metadata.name").unwrap_or_default();
+    if names::is_path_segment_name(name).is_empty() { name.to_string() } else { String::new() }
+}
+
+fn verb(request: &Request, path: &ResourcePath) -> &'static str {
+    let all = path.name.is_empty();
+    match request.method.as_str() {
+        _ if path.watch => "watch",
+        "GET" | "HEAD" if !all => "get",
+        "GET" | "HEAD" if request.query.bool("watch").unwrap_or(false) => "watch",
+        "GET" | "HEAD" => "list",
+        "POST" => "create",
+        "PUT" => "update",
+        "PATCH" => "patch",
+        "DELETE" if all => "deletecollection",
+        "DELETE" => "delete",
+        _ => "",
+    }
+}

@@ -1,0 +1,121 @@
+//! Tokens with which new nodes introduce themselves: `ID.SECRET`, kept as a Secret in `kube-system`.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use mizzen_object::{Str, Value, time};
+use mizzen_registry::Key;
+
+use crate::identity::User;
+use crate::server::Inner;
+
+/// The group that everybody with such a token is in.
+const GROUP: &str = "system:bootstrappers";
+
+/// Who shows a token; none if it is not one of these, or not good any more.
+pub(super) fn find(server: &Inner, token: &str) -> Option<User> {
+    let (id, secret) = parse(token)?;
+    let resource = server.catalog.get("", "v1", "secrets")?;
+    let key = Key::new("kube-system", &format!("bootstrap-token-{id}"));
+    let stored = server.registry.get(&resource, &key, "").ok()?.value();
+    judge(&stored, id, secret, server.registry.now())
+}
+
+fn parse(token: &str) -> Option<(&str, &str)> {
+    let plain = |text: &str, length: usize| {
+        text.len() == length && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+    };
+    token.split_once('.').filter(|(id, secret)| plain(id, 6) && plain(secret, 16))
+}
+
+fn judge(stored: &Value, id: &str, secret: &str, now: i64) -> Option<User> {
+    let data = |key: &str| {
+        let bytes = STANDARD.decode(stored["data"][key].str()).unwrap_or_default();
+        String::from_utf8(bytes).unwrap_or_default()
+    };
+    let expiration = data("expiration");
+    let holds = expiration.is_empty() || time::to_unix(&expiration).is_some_and(|end| end > now);
+    let sound = stored["metadata"]["deletionTimestamp"].is_null()
+        && stored["type"].str() == "bootstrap.kubernetes.io/token"
+        && is_same(data("token-secret").as_bytes(), secret.as_bytes())
+        && data("token-id") == id
+        && data("usage-bootstrap-authentication") == "true";
+    if !holds || !sound {
+        return None;
+    }
+    let groups = groups(&data("auth-extra-groups"))?;
+    Some(User { name: format!("system:bootstrap:{id}").into(), groups, ..User::default() })
+}
+
+/// Compares without telling by the time it takes how far two secrets agree.
+fn is_same(left: &[u8], right: &[u8]) -> bool {
+    left.len() == right.len()
+        && left.iter().zip(right).fold(0, |sum, (left, right)| sum | (left ^ right)) == 0
+}
+
+/// The groups that a token names, in order; none if one of them may not be had this way.
+fn groups(extra: &str) -> Option<Vec<Str>> {
+    let mut groups = vec![Str::from(GROUP)];
+    for group in extra.split(',').filter(|_| !extra.is_empty()) {
+        let own = group.strip_prefix("system:bootstrappers:")?;
+        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let sound = own.len() <= 256 && own.bytes().all(|byte| plain(byte) || b":-".contains(&byte));
+        if !sound || !own.bytes().last().is_some_and(plain) {
+            return None;
+        }
+        groups.push(group.into());
+    }
+    groups.sort();
+    groups.dedup();
+    Some(groups)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mizzen_object::value;
+
+    fn secret(expiration: &str, groups: &str) -> Value {
+        let encode = |text: &str| STANDARD.encode(text);
+        value!({
+            "type": "bootstrap.kubernetes.io/token",
+            "data": {
+                "token-id": (encode("abcdef")), "token-secret": (encode("0123456789abcdef")),
+                "usage-bootstrap-authentication": (encode("true")),
+                "expiration": (encode(expiration)), "auth-extra-groups": (encode(groups))
+            }
+        })
+    }
+
+    #[track_caller]
+    fn check(stored: &Value, secret: &str, expected: Option<&[&str]>) {
+        let groups = judge(stored, "abcdef", secret, 1_000_000_000).map(|user| user.groups);
+        assert_eq!(groups, expected.map(|groups| groups.iter().map(|group| Str::from(*group)).collect()));
+    }
+
+    #[test]
+    fn a_good_token_is_in_its_groups() {
+        check(&secret("", ""), "0123456789abcdef", Some(&["system:bootstrappers"]));
+        let more = secret("2030-01-01T00:00:00Z", "system:bootstrappers:b,system:bootstrappers:a");
+        let groups = ["system:bootstrappers", "system:bootstrappers:a", "system:bootstrappers:b"];
+        check(&more, "0123456789abcdef", Some(&groups));
+    }
+
+    #[test]
+    fn a_token_that_does_not_hold_is_nobody_s() {
+        check(&secret("", ""), "x123456789abcdef", None);
+        check(&secret("2001-01-01T00:00:00Z", ""), "0123456789abcdef", None);
+        check(&secret("not a time", ""), "0123456789abcdef", None);
+        check(&secret("", "system:masters"), "0123456789abcdef", None);
+        let mut unmarked = secret("", "");
+        unmarked.entry("data").remove("usage-bootstrap-authentication");
+        check(&unmarked, "0123456789abcdef", None);
+    }
+
+    #[test]
+    fn a_token_has_a_form() {
+        assert_eq!(parse("abcdef.0123456789abcdef"), Some(("abcdef", "0123456789abcdef")));
+        assert_eq!(parse("abcdef.0123456789abcdeF"), None);
+        assert_eq!(parse("abcde.0123456789abcdef"), None);
+        assert_eq!(parse("abcdef"), None);
+    }
+}

@@ -1,0 +1,130 @@
+//! What a connection proves about who is at its other end, and whom each of its requests is then from.
+//!
+//! Most clients are who their certificate says. A front proxy is somebody else's voice: it says in headers for whom
+//! it asks, and is believed because of its certificate.
+
+use http::HeaderMap;
+use mizzen_object::{Str, Value};
+
+use crate::identity::User;
+
+/// Who a client certificate shows.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum Peer {
+    /// Nobody: there is no certificate, or it has no name.
+    #[default]
+    Stranger,
+    /// A user.
+    User(User),
+    /// One who speaks for others.
+    FrontProxy,
+    /// A certificate that should not be.
+    Impostor,
+}
+
+/// What is known of a request's user before any token is looked at.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Claim {
+    /// Nothing.
+    None,
+    /// They have proved who they are.
+    Proved(User),
+    /// Their connection has proved who they are, unless the request says something else.
+    Connected(User),
+    /// They tried and failed; only a good token helps them now.
+    Failed,
+}
+
+/// The headers of front proxies, which upstream makes options of and everybody sets alike.
+const USER: &str = "x-remote-user";
+/// The header with the user's uid.
+const UID: &str = "x-remote-uid";
+/// The header with a group; there may be many.
+const GROUP: &str = "x-remote-group";
+/// What headers begin with that say more about the user.
+const EXTRA: &str = "x-remote-extra-";
+
+impl Peer {
+    /// Whom a request is from.
+    pub(crate) fn claim(&self, headers: &mut HeaderMap) -> Claim {
+        match self {
+            Peer::Stranger => Claim::None,
+            Peer::Impostor => Claim::Failed,
+            Peer::User(user) => Claim::Connected(user.clone()),
+            Peer::FrontProxy => spoken_for(headers),
+        }
+    }
+}
+
+/// The user for whom a front proxy asks. The headers are taken away, so that nobody takes them for the client's own.
+fn spoken_for(headers: &mut HeaderMap) -> Claim {
+    let first = texts(headers, USER).into_iter().find(|name| !name.is_empty());
+    let Some(name) = first else { return Claim::Failed };
+    let uid = texts(headers, UID).into_iter().next().unwrap_or_default();
+    let mut groups = texts(headers, GROUP);
+    // Kubernetes: everybody who is somebody is in this group (authentication/group/authenticated_group_adder.go).
+    if !groups.iter().any(|group| group == "system:authenticated") {
+        groups.push("system:authenticated".into());
+    }
+    let user = User { name, uid, groups, extra: extra(headers, EXTRA) };
+    for header in [USER, UID, GROUP] {
+        headers.remove(header);
+    }
+    Claim::Proved(user)
+}
+
+/// All values of a header.
+pub(crate) fn texts(headers: &HeaderMap, name: &str) -> Vec<Str> {
+    headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).map(Into::into).collect()
+}
+
+/// What headers with a prefix say, by the rest of their names.
+pub(crate) fn extra(headers: &HeaderMap, prefix: &str) -> Value {
+    let mut extra = Value::object();
+    for name in headers.keys() {
+        let Some(key) = name.as_str().strip_prefix(prefix) else { continue };
+        let values = texts(headers, name.as_str()).iter().map(Value::from).collect::<Vec<_>>();
+        extra.set(&crate::request::decode(key), values);
+    }
+    extra
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(list: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in list {
+            headers.append(*name, value.parse().unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn a_front_proxy_says_for_whom_it_asks() {
+        let mut headers = headers(&[
+            ("x-remote-user", "jane"),
+            ("x-remote-uid", "7"),
+            ("x-remote-group", "dev"),
+            ("x-remote-group", "ops"),
+            ("x-remote-extra-acme.com%2fproject", "one"),
+        ]);
+        let Claim::Proved(user) = Peer::FrontProxy.claim(&mut headers) else { panic!("nobody") };
+        assert_eq!((user.name.as_str(), user.uid.as_str()), ("jane", "7"));
+        assert_eq!(user.groups, ["dev", "ops", "system:authenticated"]);
+        assert_eq!(user.extra["acme.com/project"].list()[0].str(), "one");
+        assert!(headers.get("x-remote-user").is_none());
+    }
+
+    #[test]
+    fn a_front_proxy_that_speaks_for_nobody_is_nobody() {
+        assert_eq!(Peer::FrontProxy.claim(&mut HeaderMap::new()), Claim::Failed);
+    }
+
+    #[test]
+    fn others_cannot_speak_for_anybody() {
+        let mut headers = headers(&[("x-remote-user", "jane")]);
+        assert_eq!(Peer::Stranger.claim(&mut headers), Claim::None);
+    }
+}

@@ -1,0 +1,190 @@
+//! What is there before anybody asks: the system's namespaces, roles and bindings, priorities, and the server as a
+//! service. Like everybody, it is made through the API.
+//!
+//! Namespaces come first; everything else is made at once, so that many writes share one trip to the disk.
+
+mod access;
+mod flow;
+mod reconcile;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method};
+use http_body_util::BodyExt as _;
+use mizzen_apiserver::{Server, User};
+use mizzen_object::{Value, json, value};
+use tokio::task::JoinSet;
+
+use crate::pki::{Authority, FRONT_PROXY_CLIENT};
+
+/// The namespaces that every cluster has.
+const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+
+/// The priorities of what the cluster cannot do without.
+const PRIORITY_CLASSES: [(&str, i64, &str); 2] = [
+    (
+        "system-cluster-critical",
+        2_000_000_000,
+        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+    ),
+    (
+        "system-node-critical",
+        2_000_001_000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
+];
+
+/// An object that must be there.
+pub(crate) struct Wanted {
+    /// The path of its collection.
+    pub path: String,
+    /// The object.
+    pub object: Value,
+}
+
+/// The authorities that clients are known by.
+pub struct Trust<'a> {
+    /// Of clients and servers.
+    pub clients: &'a Authority,
+    /// Of front proxies.
+    pub front_proxies: &'a Authority,
+}
+
+/// Makes what is missing, and brings what is there up to date.
+pub async fn bootstrap(server: &Server, port: u16, trust: Trust<'_>) -> Result<(), String> {
+    make_all(server, NAMESPACES.map(namespace).into()).await?;
+    let mut wanted = vec![service(port), authentication(&trust)];
+    wanted.extend(PRIORITY_CLASSES.map(priority_class));
+    wanted.extend(access::objects());
+    wanted.extend(flow::objects());
+    make_all(server, wanted).await
+}
+
+async fn make_all(server: &Server, wanted: Vec<Wanted>) -> Result<(), String> {
+    let mut tasks = JoinSet::new();
+    for wanted in wanted {
+        let client = Client { server: server.clone() };
+        tasks.spawn(async move { client.ensure(wanted).await });
+    }
+    while let Some(outcome) = tasks.join_next().await {
+        outcome.map_err(|error| error.to_string())??;
+    }
+    Ok(())
+}
+
+fn namespace(name: &str) -> Wanted {
+    let object = value!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+    Wanted { path: "/api/v1/namespaces".into(), object }
+}
+
+fn priority_class((name, priority, description): (&str, i64, &str)) -> Wanted {
+    let object = value!({
+        "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": { "name": name },
+        "value": priority, "description": description
+    });
+    Wanted { path: "/apis/scheduling.k8s.io/v1/priorityclasses".into(), object }
+}
+
+fn service(port: u16) -> Wanted {
+    let object = value!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": "kubernetes",
+            "namespace": "default",
+            "labels": { "component": "apiserver", "provider": "kubernetes" }
+        },
+        "spec": {
+            "clusterIP": "10.0.0.1",
+            "clusterIPs": ["10.0.0.1"],
+            "internalTrafficPolicy": "Cluster",
+            "ipFamilies": ["IPv4"],
+            "ipFamilyPolicy": "SingleStack",
+            "ports": [{ "name": "https", "port": 443, "protocol": "TCP", "targetPort": port }],
+            "sessionAffinity": "None",
+            "type": "ClusterIP"
+        }
+    });
+    Wanted { path: "/api/v1/namespaces/default/services".into(), object }
+}
+
+/// How aggregated API servers know our clients, and us.
+fn authentication(trust: &Trust) -> Wanted {
+    let list = |text: &str| json::to_string(&Value::List(vec![text.into()]));
+    let object = value!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": { "name": "extension-apiserver-authentication", "namespace": "kube-system" },
+        "data": {
+            "client-ca-file": (&*trust.clients.certificate),
+            "requestheader-allowed-names": (list(FRONT_PROXY_CLIENT)),
+            "requestheader-client-ca-file": (&*trust.front_proxies.certificate),
+            "requestheader-extra-headers-prefix": (list("X-Remote-Extra-")),
+            "requestheader-group-headers": (list("X-Remote-Group")),
+            "requestheader-uid-headers": (list("X-Remote-Uid")),
+            "requestheader-username-headers": (list("X-Remote-User"))
+        }
+    });
+    Wanted { path: "/api/v1/namespaces/kube-system/configmaps".into(), object }
+}
+
+/// The server as a client of itself.
+struct Client {
+    server: Server,
+}
+
+impl Client {
+    async fn ensure(&self, wanted: Wanted) -> Result<(), String> {
+        let Wanted { path, object } = &wanted;
+        let own = format!("{path}/{}", object["metadata"]["name"].str());
+        let (code, stored) = self.call(Method::GET, &own, None).await?;
+        if code == 404 {
+            self.call(Method::POST, path, Some(object)).await?;
+            return self.set_status(&own, object).await;
+        }
+        match self.reconciled(&stored, object) {
+            Some(object) => self.call(Method::PUT, &own, Some(&object)).await.map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Only what Kubernetes keeps up to date is touched once it is there.
+    fn reconciled(&self, stored: &Value, wanted: &Value) -> Option<Value> {
+        let kept = wanted["metadata"]["annotations"].is_empty() && wanted["kind"].str() != "ConfigMap";
+        if kept { None } else { reconcile::reconcile(stored, wanted) }
+    }
+
+    async fn set_status(&self, path: &str, object: &Value) -> Result<(), String> {
+        let now = self.server.registry().timestamp();
+        let Some(status) = flow::status(object, &now) else { return Ok(()) };
+        let manager = "api-priority-and-fairness-config-consumer-v1";
+        let path = format!("{path}/status?fieldManager={manager}&force=true");
+        self.call(Method::PATCH, &path, Some(&status)).await.map(drop)
+    }
+
+    async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<(u16, Value), String> {
+        let uri = path.parse().map_err(|error| format!("{path}: {error}"))?;
+        let mut headers = HeaderMap::new();
+        headers.insert("user-agent", agent(path));
+        if method == Method::PATCH {
+            headers.insert("content-type", HeaderValue::from_static("application/apply-patch+yaml"));
+        }
+        let body = body.map(|object| Bytes::from(json::to_string(object))).unwrap_or_default();
+        let user = User::master("system:apiserver");
+        let answer = self.server.call(Some(user), method.clone(), uri, headers, body).await;
+        let code = answer.status().as_u16();
+        // Somebody else may have been faster, which is as well.
+        if !matches!(code, 200 | 201 | 404 | 409) || code == 404 && method != Method::GET {
+            return Err(format!("cannot {method} {path}: {code}"));
+        }
+        let text = answer.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
+        Ok((code, json::parse(&text).unwrap_or_default()))
+    }
+}
+
+/// Under whose name fields are owned.
+fn agent(path: &str) -> HeaderValue {
+    HeaderValue::from_static(match path.contains("flowcontrol.apiserver.k8s.io") {
+        true => "api-priority-and-fairness-config-producer-v1",
+        false => "kube-apiserver",
+    })
+}
