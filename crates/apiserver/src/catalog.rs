@@ -1,13 +1,19 @@
 //! Which resources are served, and where a path leads.
+//!
+//! Built-in resources are there for good and are found first; those that people define are in a [`Snapshot`] that
+//! is replaced whenever a definition changes.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use mizzen_kinds as kinds;
+use mizzen_object::schema::Struct;
 use mizzen_object::{GroupVersionKind, Kind, Str};
-use mizzen_registry::{Resource, Store};
+use mizzen_registry::{Record, Resource, Store};
 
+use crate::definitions::{Definition, Snapshot, Taken};
 use crate::discovery::{self, Group};
+use crate::openapi::OpenApi;
 use crate::request::ResourcePath;
 
 /// The resources that are served.
@@ -19,6 +25,11 @@ pub(crate) struct Catalog {
     groups: Arc<[Group]>,
     known_groups: HashSet<Str>,
     list_kinds: HashSet<GroupVersionKind>,
+    store: Store,
+    object_meta: Arc<Struct>,
+    custom: RwLock<Arc<Snapshot>>,
+    /// Held while definitions change.
+    changes: Mutex<()>,
 }
 
 /// Where a path leads that leads to no resource.
@@ -31,8 +42,9 @@ pub(crate) enum Nowhere {
 }
 
 impl Catalog {
-    /// Joins the kinds with their places in the store.
-    pub fn new(store: &Store, kinds: Vec<Kind>) -> Catalog {
+    /// Joins the kinds with their places in the store. `object_meta` is the shape of metadata, `openapi` describes
+    /// the kinds.
+    pub fn new(store: &Store, kinds: Vec<Kind>, object_meta: Arc<Struct>, openapi: OpenApi) -> Catalog {
         let by_name: HashMap<&GroupVersionKind, &Kind> = kinds.iter().map(|kind| (&kind.gvk, kind)).collect();
         let resources = kinds
             .iter()
@@ -59,22 +71,58 @@ impl Catalog {
             .iter()
             .filter_map(|kind| Some(GroupVersionKind { kind: kind.list_kind.clone()?, ..kind.gvk.clone() }))
             .collect();
-        Catalog { resources, subresources, kinds: kinds.into(), groups, known_groups, list_kinds }
+        Catalog {
+            resources,
+            subresources,
+            kinds: kinds.into(),
+            groups,
+            known_groups,
+            list_kinds,
+            store: store.clone(),
+            object_meta,
+            custom: RwLock::new(Arc::new(Snapshot::new(openapi))),
+            changes: Mutex::default(),
+        }
     }
 
     /// What discovery says of them.
     pub fn groups(&self) -> Arc<[Group]> {
-        self.groups.clone()
+        self.custom().groups(&self.groups)
     }
 
-    /// The kinds that are served.
-    pub fn kinds(&self) -> &Arc<[Kind]> {
-        &self.kinds
+    /// What discovery says of one group.
+    pub fn group(&self, name: &str) -> Option<Group> {
+        let built_in = self.groups.iter().find(|group| group.name == name);
+        built_in.cloned().or_else(|| self.custom().group(name))
+    }
+
+    /// The documents that describe all kinds.
+    pub fn with_openapi<T>(&self, read: impl FnOnce(&OpenApi) -> T) -> T {
+        read(self.custom().openapi(&self.object_meta))
     }
 
     /// The resource with this name.
     pub fn get(&self, group: &str, version: &str, plural: &str) -> Option<Resource> {
-        self.resources.get(&(group.into(), version.into(), plural.into())).cloned()
+        let built_in = self.resources.get(&(group.into(), version.into(), plural.into()));
+        built_in.cloned().or_else(|| self.defined(group, version, plural))
+    }
+
+    fn defined(&self, group: &str, version: &str, plural: &str) -> Option<Resource> {
+        let custom = self.custom();
+        let definition = custom.get(group, plural).filter(|definition| definition.is_served)?;
+        definition.resource(&self.store, &self.object_meta, version)
+    }
+
+    /// All versions of a resource that are served, in the order of discovery for custom ones.
+    pub fn versions(&self, resource: &Resource) -> Vec<Resource> {
+        match self.definition_of(resource).filter(|_| resource.is_custom()) {
+            None => vec![resource.clone()],
+            Some(definition) => {
+                let served = definition.versions.iter().filter(|version| version.served);
+                let find = |name: &str| definition.resource(&self.store, &self.object_meta, name);
+                served.filter_map(|version| find(&version.name)).collect()
+            }
+        }
     }
 
     /// The resource as a subresource sees it, if that has rules of its own.
@@ -102,6 +150,93 @@ impl Catalog {
         self.kinds.iter().any(|kind| kind.gvk == *gvk)
             || self.list_kinds.contains(gvk)
             || self.knows_group(&gvk.group) && everywhere.contains(&gvk.kind.as_str())
+    }
+}
+
+/// What people have defined.
+impl Catalog {
+    fn custom(&self) -> Arc<Snapshot> {
+        self.custom.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whoever changes definitions is alone with that; requests go on with what was.
+    fn changing(&self) -> MutexGuard<'_, ()> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, snapshot: Snapshot) {
+        *self.custom.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
+    }
+
+    /// The definition of this name.
+    pub fn definition(&self, name: &str) -> Option<Arc<Definition>> {
+        let (plural, group) = name.split_once('.')?;
+        self.custom().get(group, plural).cloned()
+    }
+
+    /// The definition of a resource's kind.
+    pub fn definition_of(&self, resource: &Resource) -> Option<Arc<Definition>> {
+        let kind = resource.kind();
+        self.custom().get(&kind.gvk.group, &kind.plural).cloned()
+    }
+
+    /// The resource in which a definition's objects are stored.
+    pub fn stored(&self, definition: &Definition) -> Option<Resource> {
+        definition.stored(&self.store, &self.object_meta)
+    }
+
+    /// Serves a definition as it is stored in `record`, unless a later one is served.
+    pub fn define(&self, record: &Arc<Record>) {
+        let _alone = self.changing();
+        let before = self.definition(&record.key);
+        if before.as_ref().is_some_and(|before| before.revision() >= record.revision) {
+            return;
+        }
+        let definition = Arc::new(Definition::read(record, before.as_deref()));
+        self.set(self.custom().with(definition.key(), Some(definition.clone())));
+        if let Some(before) = before.filter(|before| !before.is_like(&definition)) {
+            before.end();
+        }
+    }
+
+    /// Serves these definitions and no others.
+    pub fn define_all<'a>(&self, records: impl Iterator<Item = &'a Arc<Record>>) {
+        let _alone = self.changing();
+        let before = self.custom();
+        let read = |record: &Arc<Record>| Arc::new(Definition::read(record, None));
+        let all: Vec<Arc<Definition>> = records.map(read).collect();
+        self.set(before.with_all(all.into_iter()));
+        before.iter().for_each(|definition| definition.end());
+    }
+
+    /// Stops serving a definition.
+    pub fn forget(&self, name: &str) {
+        let _alone = self.changing();
+        if let Some(definition) = self.definition(name) {
+            self.set(self.custom().with(definition.key(), None));
+            definition.end();
+        }
+    }
+
+    /// The names of definitions whose status is not what it should be.
+    pub fn unsettled(&self) -> Vec<String> {
+        let custom = self.custom();
+        let unsettled =
+            custom.iter().filter(|it| it.asked != it.accepted || !it.is_established || it.is_terminating);
+        unsettled.map(|definition| definition.name.to_string()).collect()
+    }
+
+    /// The names of other definitions in the group of `name` that wait for a name to become free.
+    pub fn waiting(&self, name: &str) -> Vec<String> {
+        let group = name.split_once('.').map_or("", |(_, group)| group);
+        let custom = self.custom();
+        let waiting = custom.of_group(group).filter(|it| it.name != name && it.asked != it.accepted);
+        waiting.map(|definition| definition.name.to_string()).collect()
+    }
+
+    /// The names of a group that are given away.
+    pub fn taken(&self, group: &str) -> Taken {
+        self.custom().taken(group)
     }
 }
 

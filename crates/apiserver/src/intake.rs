@@ -71,7 +71,8 @@ pub(crate) fn object(
     strictness: FieldValidation,
 ) -> Result<Intake, Status> {
     let form = body_type(request)?;
-    let read = Reader { catalog, gvk: &kind.gvk, root: &kind.root }.read(form, &request.body)?;
+    let read = Reader { catalog, gvk: &kind.gvk, root: &kind.root, loose: kind.rules.loose }
+        .read(form, &request.body)?;
     let mut intake = judge(read, strictness)
         .map_err(|complaints| cannot_handle(&kind.gvk, &kind.gvk, &strict_error(&complaints)))?;
     fill_defaults(kind, &mut intake.value);
@@ -87,7 +88,7 @@ pub(crate) fn other(
     strictness: FieldValidation,
 ) -> Result<Intake, Status> {
     let form = body_type(request)?;
-    let read = Reader { catalog, gvk, root }.read(form, &request.body)?;
+    let read = Reader { catalog, gvk, root, loose: false }.read(form, &request.body)?;
     judge(read, strictness).map_err(|complaints| cannot_handle(gvk, gvk, &strict_error(&complaints)))
 }
 
@@ -133,6 +134,8 @@ struct Reader<'a> {
     catalog: &'a Catalog,
     gvk: &'a GroupVersionKind,
     root: &'a Struct,
+    /// Whether the object is a custom one, which may say what it likes about its kind for now.
+    loose: bool,
 }
 
 impl Reader<'_> {
@@ -177,6 +180,9 @@ impl Reader<'_> {
                 return Err(self.unrecognized(&problem, body));
             }
         };
+        if self.loose {
+            return self.check_loose(api_version, kind, body);
+        }
         let mut said = GroupVersionKind { group: group.into(), version: version.into(), kind: kind.into() };
         if said.kind.is_empty() {
             said.kind = self.gvk.kind.clone();
@@ -187,6 +193,22 @@ impl Reader<'_> {
         }
         self.accept_kind(&said)?;
         Ok(said)
+    }
+
+    /// Kubernetes: a custom object must say its kind, and its version must be that of the path; a wrong kind is a
+    /// matter of validation.
+    fn check_loose(&self, api_version: &str, kind: &str, body: &[u8]) -> Result<GroupVersionKind, Status> {
+        if kind.is_empty() {
+            let text = String::from_utf8_lossy(body);
+            return Err(self.unrecognized(&format!("Object 'Kind' is missing in '{text}'"), body));
+        }
+        let expected = self.gvk.api_version();
+        if api_version != expected {
+            return Err(Status::bad_request(format!(
+                "the API version in the data ({api_version}) does not match the expected API version ({expected})"
+            )));
+        }
+        Ok(GroupVersionKind { kind: kind.into(), ..self.gvk.clone() })
     }
 
     fn accept_kind(&self, said: &GroupVersionKind) -> Result<(), Status> {

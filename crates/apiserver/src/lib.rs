@@ -9,6 +9,7 @@ mod answer;
 pub mod authenticate;
 mod catalog;
 mod chain;
+mod definitions;
 pub mod discovery;
 mod gather;
 mod identity;

@@ -78,12 +78,13 @@ pub(crate) fn selection(
 }
 
 fn check_field(kind: &Kind, field: &str) -> Result<(), Status> {
-    let known = matches!(field, "metadata.name" | "metadata.namespace")
-        || kind.selectable.iter().any(|selectable| selectable == field);
+    let placed = field == "metadata.namespace" && (kind.is_namespaced() || !kind.rules.loose);
+    let known =
+        placed || field == "metadata.name" || kind.selectable.iter().any(|selectable| selectable == field);
     if known {
         return Ok(());
     }
-    Err(Status::bad_request(match kind.selectable.is_empty() {
+    Err(Status::bad_request(match kind.selectable.is_empty() && !kind.rules.loose {
         true => format!(
             "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
             json::quote(field)

@@ -128,6 +128,13 @@ impl Versions for Others<'_> {
     }
 
     fn convert(&self, object: &Value, from: &str, to: &str) -> Option<Value> {
-        Some(self.find(from)?.convert(object, &self.find(to)?))
+        let (from, to) = (self.find(from)?, self.find(to)?);
+        if !to.is_custom() {
+            return Some(from.convert(object, &to));
+        }
+        // Kubernetes: unlike what is read from storage, this keeps what the other version does not know.
+        let mut object = object.clone();
+        object.set("apiVersion", to.kind().gvk.api_version());
+        Some(object)
     }
 }

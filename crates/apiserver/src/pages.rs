@@ -7,7 +7,7 @@ use http::{HeaderValue, header};
 use mizzen_object::{GroupVersionKind, Status, Value, json};
 
 use crate::answer::{self, Accept, Answer, Form, negotiate};
-use crate::discovery::{self, Group};
+use crate::discovery::{self, Group, is_built_in};
 use crate::openapi::OpenApi;
 use crate::openid;
 use crate::request::{Query, Request};
@@ -57,19 +57,26 @@ pub(crate) async fn answer(server: &Arc<Inner>, request: &Request, path: &str) -
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
 fn document(server: &Arc<Inner>, request: &Request, parts: &[&str]) -> Result<Answer, Status> {
-    let groups = &*server.catalog.groups();
+    let found = |name: &str| server.catalog.group(name);
     let value = match parts {
-        [""] => discovery::root_paths(groups, &OTHERS),
+        [""] => discovery::root_paths(&server.catalog.groups(), &OTHERS),
         ["version"] => discovery::version(),
         ["api"] => return roots(server, request, true),
         ["apis"] => return roots(server, request, false),
-        ["api", version] => resource_list(find(groups, "").ok_or_else(Status::no_such_resource)?, version)?,
-        ["apis", group] | ["apis", group, _] if find(groups, group).is_none() => {
-            return Ok(answer::text(404, "404 page not found\n"));
-        }
-        ["apis", group] => discovery::group(find(groups, group).expect("was found above")),
-        ["apis", group, version] => resource_list(find(groups, group).expect("was found above"), version)?,
-        _ => return Ok(answer::text(404, "404 page not found\n")),
+        ["api", version] => resource_list(&found("").ok_or_else(Status::no_such_resource)?, version)?,
+        ["apis", group] => match found(group) {
+            Some(group) => discovery::group(&group),
+            None => return Ok(not_found()),
+        },
+        ["apis", group, version] => match found(group) {
+            // Kubernetes: a custom group says nothing of versions that it does not have.
+            Some(group) if group.version(version).is_none() && !is_built_in(&group.name) => {
+                return Ok(not_found());
+            }
+            Some(group) => resource_list(&group, version)?,
+            None => return Ok(not_found()),
+        },
+        _ => return Ok(not_found()),
     };
     method(request)?;
     let accept = accept(request)?;
@@ -96,8 +103,8 @@ fn accept(request: &Request) -> Result<Accept, Status> {
     Ok(accept)
 }
 
-fn find<'a>(groups: &'a [Group], name: &str) -> Option<&'a Group> {
-    groups.iter().find(|group| group.name == name)
+fn not_found() -> Answer {
+    answer::text(404, "404 page not found\n")
 }
 
 fn resource_list(group: &Group, version: &str) -> Result<Value, Status> {
@@ -172,7 +179,7 @@ async fn written<T: Send + 'static>(
     write: impl FnOnce(&OpenApi) -> T + Send + 'static,
 ) -> Result<T, Status> {
     let server = server.clone();
-    tokio::task::spawn_blocking(move || write(&server.openapi)).await.map_err(Status::internal)
+    tokio::task::spawn_blocking(move || server.catalog.with_openapi(write)).await.map_err(Status::internal)
 }
 
 async fn openapi_v2(server: &Arc<Inner>, request: &Request) -> Result<Answer, Status> {

@@ -14,6 +14,7 @@ use crate::answer::Answer;
 use crate::authenticate::{Authentication, Claim, Peer};
 use crate::catalog::Catalog;
 use crate::chain;
+use crate::definitions::{self, Definitions};
 use crate::identity::User;
 use crate::metrics::Metrics;
 use crate::openapi::OpenApi;
@@ -58,7 +59,7 @@ pub(crate) struct Inner {
     pub registry: Registry,
     pub catalog: Catalog,
     pub types: Types,
-    pub openapi: OpenApi,
+    pub definitions: Definitions,
     pub metrics: Metrics,
     pub claims: Claims,
     pub access: Access,
@@ -73,21 +74,26 @@ impl Server {
         let kinds::Catalog { kinds, schemas } =
             if options.legacy_apis { kinds::legacy_catalog() } else { kinds::catalog() };
         let types = Types::new(&schemas);
-        let catalog = Catalog::new(registry.store(), kinds);
-        let openapi = OpenApi::new(catalog.kinds().iter().cloned().map(Into::into), Arc::new(schemas));
+        let openapi = OpenApi::new(kinds.iter().cloned().map(Into::into), Arc::new(schemas));
+        let catalog = Catalog::new(registry.store(), kinds, types.object_meta.clone(), openapi);
         let access = Access::new(&catalog, &options.authorizers);
         let stopping = watch::Sender::new(false);
         Server(Arc::new(Inner {
             registry,
             catalog,
             types,
-            openapi,
+            definitions: Definitions::default(),
             metrics: Metrics::default(),
             claims: Claims::default(),
             access,
             options,
             stopping,
         }))
+    }
+
+    /// Serves the kinds that are defined in the store, and from now on those that people define.
+    pub async fn start(&self) {
+        definitions::start(&self.0).await;
     }
 
     /// Answers one request of `user`.

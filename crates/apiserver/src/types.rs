@@ -7,6 +7,7 @@ use mizzen_object::schema::{Schemas, Struct};
 /// Shapes of what requests and answers carry besides objects.
 pub(crate) struct Types {
     pub status: Arc<Struct>,
+    pub object_meta: Arc<Struct>,
     pub partial: Arc<Struct>,
     pub partial_list: Arc<Struct>,
     pub list_meta: Arc<Struct>,
@@ -24,6 +25,7 @@ impl Types {
         };
         Types {
             status: find("meta/v1.Status"),
+            object_meta: find("meta/v1.ObjectMeta"),
             partial: find("meta/v1.PartialObjectMetadata"),
             partial_list: find("meta/v1.PartialObjectMetadataList"),
             list_meta: find("meta/v1.ListMeta"),

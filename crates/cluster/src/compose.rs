@@ -95,6 +95,7 @@ async fn run(args: &ServerArgs) -> Result<(), ComposeError> {
         ..Options::default()
     };
     let server = Server::new(registry.clone(), options);
+    server.start().await;
     bootstrap(&server, address.port(), Trust { clients: &authority, front_proxies: &front_proxy })
         .await
         .map_err(ComposeError::Bootstrap)?;

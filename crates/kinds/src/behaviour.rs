@@ -22,7 +22,7 @@ pub struct Behaviour {
     /// See [`Hooks::grace`].
     pub grace: fn(&Value, Option<i64>) -> Option<i64>,
     /// See [`Hooks::mark_deleted`].
-    pub mark_deleted: fn(&mut Value) -> bool,
+    pub mark_deleted: fn(&mut Value, &str) -> bool,
     /// See [`Hooks::is_held`].
     pub is_held: fn(&Value) -> bool,
     /// See [`Hooks::to_stored`].
@@ -42,7 +42,7 @@ impl Behaviour {
         selectable: |_, _| None,
         cells: |_, _| Vec::new(),
         grace: |_, _| None,
-        mark_deleted: |_| false,
+        mark_deleted: |_, _| false,
         is_held: |_| false,
         to_stored: |_| {},
         from_stored: |_| {},
@@ -95,8 +95,8 @@ impl Hooks for Behaviour {
         (self.grace)(object, asked)
     }
 
-    fn mark_deleted(&self, object: &mut Value) -> bool {
-        (self.mark_deleted)(object)
+    fn mark_deleted(&self, object: &mut Value, now: &str) -> bool {
+        (self.mark_deleted)(object, now)
     }
 
     fn is_held(&self, object: &Value) -> bool {

@@ -13,13 +13,14 @@ mod table;
 
 pub use crate::core::service::allocate;
 pub use behaviour::Behaviour;
+pub use groups::approval_condition;
 pub use pod::subresource::validate_binding;
 pub use retired::was_served;
 pub use table::{row_conditions, row_rank, scale_cells, scale_columns};
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use mizzen_object::schema::{Schemas, parse};
+use mizzen_object::schema::{Schemas, Struct, parse};
 use mizzen_object::{GroupVersionKind, Kind, KindData, Value};
 
 use crate::pod::subresource::{
@@ -133,6 +134,15 @@ fn read(files: impl Iterator<Item = (&'static str, &'static str)> + Clone) -> Ca
     let mut schemas = parse(files).expect("the data files parse");
     let kinds = std::mem::take(&mut schemas.kinds).into_iter().map(kind).collect();
     Catalog { kinds, schemas }
+}
+
+/// The shape of every object's metadata.
+pub fn object_meta() -> Arc<Struct> {
+    static SHAPE: LazyLock<Arc<Struct>> = LazyLock::new(|| {
+        let schemas = parse(DATA.iter().copied().take(1)).expect("the data files parse");
+        schemas.types["meta/v1.ObjectMeta"].clone()
+    });
+    SHAPE.clone()
 }
 
 fn kind(data: KindData) -> Kind {

@@ -28,6 +28,7 @@ const UNSERVED: &[(&str, &str, &[&str])] = &[
         ],
     ),
     ("internal.apiserver.k8s.io", "v1alpha1", &["StorageVersion"]),
+    ("apiextensions.k8s.io", "v1beta1", &["ConversionReview", "CustomResourceDefinition"]),
     ("apps", "v1beta1", &["ControllerRevision", "Deployment", "DeploymentRollback", "Scale", "StatefulSet"]),
     (
         "apps",

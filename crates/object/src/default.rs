@@ -7,7 +7,9 @@ use crate::value::{Map, Value};
 
 /// Sets every absent field that has a default, at any depth that exists.
 pub fn apply(ty: &Struct, object: &mut Value) {
-    if let Value::Map(map) = object {
+    if let Some(rest) = ty.rest() {
+        rest.default(object);
+    } else if let Value::Map(map) = object {
         fill(ty, map);
     }
 }

@@ -93,8 +93,9 @@ pub trait Hooks: Send + Sync {
         None
     }
 
-    /// Marks an object as being deleted, for kinds that show it in a way of their own; true if they do.
-    fn mark_deleted(&self, _object: &mut Value) -> bool {
+    /// Marks an object as being deleted, for kinds that show it in a way of their own; true if they do. `now` is in
+    /// RFC 3339.
+    fn mark_deleted(&self, _object: &mut Value, _now: &str) -> bool {
         false
     }
 

@@ -47,6 +47,10 @@ pub struct KindData {
     pub indexed: Vec<Str>,
     /// That the kind is old, if it is.
     pub deprecated: Option<Deprecated>,
+    /// What users of an old version are told, in its author's words instead of ours.
+    pub warning: Option<Str>,
+    /// Where objects keep what their `/scale` shows.
+    pub scale: Option<ScalePaths>,
     /// The version in which objects are kept, if it is not this one.
     pub stored: Option<GroupVersionKind>,
     /// The columns of its table, in their order; most begin with the name, some do not.
@@ -73,6 +77,8 @@ impl KindData {
             selectable: Vec::new(),
             indexed: Vec::new(),
             deprecated: None,
+            warning: None,
+            scale: None,
             stored: None,
             columns: Vec::new(),
             rules: Rules::default(),
@@ -115,6 +121,17 @@ pub struct Subresource {
     pub kind: Option<GroupVersionKind>,
 }
 
+/// Where an object keeps what its `/scale` shows, as paths of fields: `.spec.replicas`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ScalePaths {
+    /// How many are wanted.
+    pub spec_replicas: Str,
+    /// How many there are.
+    pub status_replicas: Str,
+    /// Which ones: a selector, or one in text form; may be empty.
+    pub label_selector: Str,
+}
+
 /// How kinds differ where the machine is the same.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
@@ -124,6 +141,8 @@ pub struct Rules {
     pub counts_annotations: bool,
     /// Labels count as a change of what the user wants.
     pub counts_labels: bool,
+    /// The status counts as a change of what the user wants.
+    pub counts_status: bool,
     /// `metadata.generation` is set and then never counted.
     pub constant_generation: bool,
     /// `metadata.generation` is absent until the first change.
@@ -140,6 +159,10 @@ pub struct Rules {
     pub status_on_create: bool,
     /// Labels, annotations, finalizers and owners do not change through `/status`.
     pub status_keeps_metadata: bool,
+    /// Metadata is judged by `meta::object_meta` and `meta::object_meta_update` alone: finalizers need no domain.
+    pub plain_metadata: bool,
+    /// Objects have no protobuf, and strategic merge does not know them.
+    pub loose: bool,
     /// Seconds after which an object is gone.
     pub ttl: Option<u32>,
     /// What a name may look like.
@@ -241,6 +264,9 @@ impl KindData {
 
     /// What users of an old kind are told.
     pub fn deprecation(&self) -> Option<String> {
+        if let Some(warning) = &self.warning {
+            return Some(warning.to_string());
+        }
         let old = self.deprecated.as_ref()?;
         let (version, kind, since) = (self.gvk.api_version(), &self.gvk.kind, &old.since);
         let mut told = format!("{version} {kind} is deprecated in v{since}+");

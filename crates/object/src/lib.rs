@@ -3,10 +3,13 @@
 //!
 //! Invariant: no I/O, no clock, no randomness, and no kind is spelled here.
 
+pub mod custom;
 pub mod decode;
 pub mod default;
+pub mod expression;
 mod hooks;
 pub mod json;
+pub mod jsonpath;
 mod kind;
 mod names;
 pub mod own;
@@ -17,6 +20,7 @@ pub mod schema;
 pub mod seam;
 pub mod select;
 mod status;
+pub mod structural;
 pub mod time;
 pub mod validate;
 mod value;
@@ -24,7 +28,7 @@ mod violation;
 pub mod yaml;
 
 pub use hooks::{Action, Context, Hooks, NoHooks, Who};
-pub use kind::{Column, Deprecated, Kind, KindData, NameRule, Rules, Scope, Subresource};
+pub use kind::{Column, Deprecated, Kind, KindData, NameRule, Rules, ScalePaths, Scope, Subresource};
 pub use names::{GroupResource, GroupVersionKind};
 pub use status::{Cause, Details, Status};
 pub use value::{Map, Str, Value};

@@ -1,7 +1,9 @@
 //! Making an object.
 
 use mizzen_object::validate::meta;
-use mizzen_object::{Action, Context, NameRule, Path, Status, Value, Violations, Who};
+use mizzen_object::{
+    Action, Context, GroupVersionKind, Kind, NameRule, Path, Status, Value, Violations, Who,
+};
 use mizzen_store::{Expect, Write, WriteError};
 
 use crate::prepare::reset_for_create;
@@ -61,7 +63,7 @@ impl Registry {
         warnings: &mut Vec<String>,
     ) -> Result<Object, Refusal> {
         let violations = resource.judge_and_convert(&mut object);
-        let kind = resource.stored();
+        let kind = resource.judged();
         let generated = self.generate_name(object.entry("metadata"));
         let key = Key::new(namespace, object["metadata"]["name"].str());
         self.fill_system_metadata(&key, object.entry("metadata"));
@@ -77,10 +79,11 @@ impl Registry {
         if options.dry_run {
             return self.pretend(resource, &key, object);
         }
-        let draft = encode::draft(kind, &mut object, self.now());
+        resource.to_stored(&mut object).await?;
+        let draft = encode::draft(resource.stored(), &mut object, self.now());
         let write = Write::put(resource.space(), key.stored(), Expect::Absent, draft);
         match self.store.commit_one(write).await {
-            Ok(record) => Ok(Object::stored(resource, record)),
+            Ok(record) => Ok(resource.show_one(record).await?),
             Err(error) => {
                 let going = is_going(&error);
                 let mut status = refused(resource.kind(), &key.name, error);
@@ -94,10 +97,10 @@ impl Registry {
     }
 
     fn pretend(&self, resource: &Resource, key: &Key, mut object: Value) -> Result<Object, Refusal> {
-        if resource.find(key).is_some() {
+        if resource.record(key).is_some() {
             return Err(Status::already_exists(&resource.kind().resource(), &key.name).into());
         }
-        resource.from_stored(&mut object);
+        resource.from_hub(&mut object);
         Ok(Object::unstored(encode::plain(resource.kind(), &mut object).into()))
     }
 }
@@ -144,22 +147,41 @@ fn validate_new(
     context: &Context,
     mut violations: Violations,
 ) -> Result<(), Status> {
-    let kind = resource.stored();
+    let kind = resource.judged();
+    check_kind(kind, object)?;
     let (metadata, namespaced) = (&object["metadata"], kind.is_namespaced());
-    meta::native_object_meta(metadata, namespaced, kind.rules.name, &mut violations);
+    let path = Path::new("metadata");
+    match kind.rules.plain_metadata {
+        true => meta::object_meta(metadata, namespaced, kind.rules.name, &path, &mut violations),
+        false => meta::native_object_meta(metadata, namespaced, kind.rules.name, &mut violations),
+    }
     resource.kind().hooks.validate(object, None, context, &mut violations);
     if violations.is_empty() {
-        meta::object_meta(
-            metadata,
-            namespaced,
-            NameRule::PathSegment,
-            &Path::new("metadata"),
-            &mut violations,
-        );
+        meta::object_meta(metadata, namespaced, NameRule::PathSegment, &path, &mut violations);
     }
     if violations.is_empty() {
         return Ok(());
     }
     // Kubernetes: an object that is stored in another group is judged under that group's name.
     Err(Status::invalid(&kind.gvk, metadata["name"].str(), &violations))
+}
+
+/// Kubernetes: what a custom object says it is, is a matter of validation, and of nothing else if it is wrong.
+pub(crate) fn check_kind(kind: &Kind, object: &Value) -> Result<(), Status> {
+    if !kind.rules.loose {
+        return Ok(());
+    }
+    let mut violations = Violations::default();
+    let expected = [("kind", kind.gvk.kind.clone()), ("apiVersion", kind.gvk.api_version())];
+    for (field, expected) in expected {
+        let said = object[field].str();
+        if said != expected {
+            violations.invalid(field, said, &format!("must be {expected}"));
+        }
+    }
+    if violations.is_empty() {
+        return Ok(());
+    }
+    let said = GroupVersionKind { kind: object["kind"].str().into(), ..kind.gvk.clone() };
+    Err(Status::invalid(&said, object["metadata"]["name"].str(), &violations))
 }

@@ -69,9 +69,9 @@ impl Registry {
         gate: &dyn Gate,
     ) -> Result<Deleted, Status> {
         loop {
-            let current = resource.find(key).ok_or_else(|| resource.not_found(&key.name))?;
+            let current = resource.find(key).await?.ok_or_else(|| resource.not_found(&key.name))?;
             let record = current.record().expect("what was found is stored").clone();
-            let old = Object::unstored(record.value.clone()).value();
+            let old = resource.judged_value(&current);
             options.check_preconditions(resource, &old)?;
             gate.check(None, Some(&old)).await?;
 
@@ -83,6 +83,7 @@ impl Registry {
             if options.dry_run {
                 return Ok(pretend(resource, object, step));
             }
+            resource.to_stored(&mut object).await?;
             let draft = encode::draft(resource.stored(), &mut object, self.now());
             let gone = !matches!(step, Step::Mark);
             if !gone && same(&draft, &record) {
@@ -95,7 +96,7 @@ impl Registry {
             };
             match self.store.commit_one(write).await {
                 Ok(record) => {
-                    let object = Object::stored(resource, record);
+                    let object = resource.show_one(record).await?;
                     return Ok(Deleted { object, gone });
                 }
                 Err(WriteError::Conflict { .. } | WriteError::Missing { .. }) => continue,
@@ -112,7 +113,7 @@ impl Registry {
         options: &DeleteOptions,
         gate: &dyn Gate,
     ) -> Result<crate::List, Status> {
-        let found = self.list(resource, list)?;
+        let found = self.read_list(resource, list).await?;
         for object in &found.items {
             let record = object.record().expect("what was listed is stored");
             match self.delete(resource, &Key::of(&record.key), options, gate).await {
@@ -125,9 +126,9 @@ impl Registry {
 
     /// Changes `object` to how it looks in its next state, and says which that is.
     fn plan(&self, resource: &Resource, object: &mut Value, options: &DeleteOptions) -> Step {
-        let hooks = &resource.stored().hooks;
+        let hooks = &resource.judged().hooks;
         let deleting = !object["metadata"]["deletionTimestamp"].is_null();
-        if !deleting && hooks.mark_deleted(object) {
+        if !deleting && hooks.mark_deleted(object, &self.timestamp()) {
             self.set_finalizers(resource, object, options);
             object.entry("metadata").set("deletionTimestamp", self.timestamp());
             return Step::Mark;
@@ -155,7 +156,7 @@ impl Registry {
 
     fn begin_grace(&self, resource: &Resource, object: &mut Value, options: &DeleteOptions) -> Grace {
         let asked = options.grace.map(|seconds| if seconds < 0 { 1 } else { seconds });
-        let Some(seconds) = resource.stored().hooks.grace(object, asked) else { return Grace::None };
+        let Some(seconds) = resource.judged().hooks.grace(object, asked) else { return Grace::None };
         let metadata = object.entry("metadata");
         if !metadata["deletionTimestamp"].is_null() {
             return shorten_grace(metadata, asked);
@@ -249,7 +250,7 @@ fn propagation(resource: &Resource, metadata: &Value, options: &DeleteOptions) -
 }
 
 fn pretend(resource: &Resource, mut object: Value, step: Step) -> Deleted {
-    resource.from_stored(&mut object);
+    resource.from_hub(&mut object);
     let json = encode::plain(resource.kind(), &mut object).into();
     Deleted { object: Object::unstored(json), gone: !matches!(step, Step::Mark) }
 }

@@ -9,7 +9,7 @@ use mizzen_object::select::{FieldSelector, LabelSelector, Operator};
 use mizzen_object::{Kind, Str, Value, json};
 use mizzen_store::Record;
 
-use crate::{Key, Resource};
+use crate::{Key, Object, Resource};
 
 /// The selectable part of an object.
 pub(crate) struct Header {
@@ -138,10 +138,11 @@ fn matches_fields(resource: &Resource, record: &Record, header: &Header, fields:
         match field {
             "metadata.name" => key.name.clone(),
             "metadata.namespace" => key.namespace.clone(),
-            _ => match kind.selectable.iter().position(|name| name == field) {
-                Some(at) => header.fields[at].clone(),
-                None => converted_field(resource, record, field),
-            },
+            _ => {
+                let at = kind.selectable.iter().position(|name| name == field);
+                let kept = at.and_then(|at| header.fields.get(at)).cloned();
+                kept.unwrap_or_else(|| converted_field(resource, record, field))
+            }
         }
     };
     fields.terms.iter().all(|(field, equal, wanted)| (value(field) == *wanted) == *equal)
@@ -149,6 +150,28 @@ fn matches_fields(resource: &Resource, record: &Record, header: &Header, fields:
 
 /// A field that only the asked-for version has.
 fn converted_field(resource: &Resource, record: &Record, field: &str) -> Str {
-    let value = json::parse(&resource.present(&record.value)).unwrap_or_default();
+    let text = resource.present(record).unwrap_or_default();
+    let value = json::parse(&text).unwrap_or_default();
     selectable(resource.kind(), &value, field)
+}
+
+/// Whether the selectors select an object that may have been stored in another version, or under other rules, than
+/// the one that is asked for.
+pub(crate) fn matches_object(
+    resource: &Resource,
+    object: &Object,
+    labels: &LabelSelector,
+    fields: &FieldSelector,
+) -> bool {
+    if labels.is_empty() && fields.is_empty() {
+        return true;
+    }
+    if let Some(record) = object.record().filter(|record| resource.is_current(record)) {
+        return matches(resource, record, labels, fields);
+    }
+    let value = object.value();
+    let metadata = &value["metadata"];
+    let field = |name: &str| selectable(resource.kind(), &value, name);
+    labels.matches(|key| metadata["labels"].get(key).map(Value::str))
+        && fields.terms.iter().all(|(name, equal, wanted)| (field(name) == *wanted) == *equal)
 }

@@ -6,6 +6,7 @@
 //!
 //! Invariant: no kind is spelled here. What kinds do differently is data or a hook.
 
+mod convert;
 mod create;
 mod delete;
 mod encode;
@@ -24,6 +25,7 @@ mod update;
 mod version;
 mod watch;
 
+pub use convert::Convert;
 pub use create::CreateOptions;
 pub use delete::{DeleteOptions, Deleted, Propagation};
 pub use follow::{Changed, Changes, Follower};
@@ -40,7 +42,7 @@ use std::sync::Arc;
 
 use mizzen_object::seam::{Clock, Random};
 use mizzen_object::time;
-pub use mizzen_store::{Revision, Store};
+pub use mizzen_store::{Record, Revision, Store};
 
 /// The engine. Cheap to clone.
 #[derive(Clone)]

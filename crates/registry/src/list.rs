@@ -3,13 +3,19 @@
 //! Every page of a list shows the world as it was when the first page was asked for: the snapshot is kept as
 //! long as the store can, and when it is gone the client is told to start again.
 
+use std::sync::Arc;
+
 use mizzen_object::select::{FieldSelector, LabelSelector};
 use mizzen_object::{Cause, Details, Status, Str};
-use mizzen_store::{Revision, Snapshot};
+use mizzen_store::{Record, Revision, Snapshot};
 
-use crate::header::{matches, required_term};
+use crate::get::needs_others;
+use crate::header::{matches, matches_object, required_term};
 use crate::token::Token;
 use crate::{Key, Match, Object, Registry, Resource, parse_version};
+
+/// How many objects somebody else is asked to convert at once.
+const CONVERTED_AT_ONCE: usize = 500;
 
 /// Which objects a list or watch is about.
 #[derive(Debug, Clone, Default)]
@@ -67,17 +73,30 @@ pub struct List {
 
 impl Registry {
     /// Lists objects.
+    pub async fn read_list(&self, resource: &Resource, options: &ListOptions) -> Result<List, Status> {
+        let start = self.start(resource, options)?;
+        let (limit, after) = start.bounds(options);
+        let found =
+            select_any(resource, &start.snapshot, &options.selection, after.as_deref(), limit).await?;
+        Ok(self.finish(resource, options, &start, found))
+    }
+
+    /// The same for a built-in kind, for whose objects nobody has to be asked.
     pub fn list(&self, resource: &Resource, options: &ListOptions) -> Result<List, Status> {
         let start = self.start(resource, options)?;
-        let prefix = Key::prefix(&options.selection.namespace);
-        let limit = if options.limit == 0 || start.unlimited { usize::MAX } else { options.limit };
-        let after = start.after.as_ref().map(|after| format!("{prefix}{after}"));
-        let (items, more) = select(resource, &start.snapshot, &options.selection, after.as_deref(), limit);
+        let (limit, after) = start.bounds(options);
+        let found = select(resource, &start.snapshot, &options.selection, after.as_deref(), limit)?;
+        Ok(self.finish(resource, options, &start, found))
+    }
+
+    fn finish(&self, resource: &Resource, options: &ListOptions, start: &Start, found: Found) -> List {
+        let (items, more) = found;
         let mut list = List { items, version: start.version, token: String::new(), remaining: None };
         if more {
-            self.set_continuation(resource, options, &start, &prefix, &mut list);
+            let prefix = Key::prefix(&options.selection.namespace);
+            self.set_continuation(resource, options, start, &prefix, &mut list);
         }
-        Ok(list)
+        list
     }
 
     fn start(&self, resource: &Resource, options: &ListOptions) -> Result<Start, Status> {
@@ -168,34 +187,91 @@ impl Start {
     fn new(snapshot: Snapshot, version: Revision) -> Start {
         Start { snapshot, version, after: None, left: None, unlimited: false }
     }
+
+    /// How many objects a page has, and the key after which it begins.
+    fn bounds(&self, options: &ListOptions) -> (usize, Option<String>) {
+        let limit = if options.limit == 0 || self.unlimited { usize::MAX } else { options.limit };
+        let prefix = Key::prefix(&options.selection.namespace);
+        (limit, self.after.as_ref().map(|after| format!("{prefix}{after}")))
+    }
 }
+
+/// Objects, and whether there are more.
+pub(crate) type Found = (Vec<Object>, bool);
 
 fn snapshot_at(resource: &Resource, version: Revision) -> Option<Snapshot> {
     resource.space().snapshot_at(version).ok()
 }
 
-/// The objects after `after`, at most `limit`, and whether there are more.
-pub(crate) fn select(
+/// The objects after `after`, at most `limit`.
+pub(crate) async fn select_any(
     resource: &Resource,
     snapshot: &Snapshot,
     selection: &Selection,
     after: Option<&str>,
     limit: usize,
-) -> (Vec<Object>, bool) {
+) -> Result<Found, Status> {
+    if !resource.is_custom() {
+        return select(resource, snapshot, selection, after, limit);
+    }
+    let mut items = Vec::new();
+    let Selection { labels, fields, .. } = selection;
+    for records in candidates(resource, snapshot, selection, after).chunks(CONVERTED_AT_ONCE) {
+        let objects = resource.show(records.to_vec()).await?;
+        items.extend(objects.into_iter().filter(|object| matches_object(resource, object, labels, fields)));
+        if items.len() > limit {
+            items.truncate(limit);
+            return Ok((items, true));
+        }
+    }
+    Ok((items, false))
+}
+
+/// The records after `after` that may be selected, as far as can be told without looking at them.
+fn candidates(
+    resource: &Resource,
+    snapshot: &Snapshot,
+    selection: &Selection,
+    after: Option<&str>,
+) -> Vec<Arc<Record>> {
+    let prefix = Key::prefix(&selection.namespace);
+    if let Some(key) = selection.only() {
+        let found = snapshot.get(&key.stored());
+        let found = found.filter(|record| after.is_none_or(|after| record.key.as_ref() > after));
+        return found.cloned().into_iter().collect();
+    }
+    let term = required_term(resource.kind(), &selection.labels, &FieldSelector::default());
+    match term.filter(|_| resource.has_label_index()) {
+        Some(term) => snapshot.with_term(&term, &prefix, after).cloned().collect(),
+        None => snapshot.range(&prefix, after).cloned().collect(),
+    }
+}
+
+/// The objects after `after`, at most `limit`, of a kind for whose objects nobody has to be asked.
+fn select(
+    resource: &Resource,
+    snapshot: &Snapshot,
+    selection: &Selection,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Found, Status> {
+    let object = |record: &Arc<Record>| -> Result<Object, Status> {
+        let json = resource.present(record).ok_or_else(needs_others)?;
+        Ok(Object::of(json, record.clone()))
+    };
     let Selection { namespace, labels, fields } = selection;
     let prefix = Key::prefix(namespace);
     if let Some(key) = selection.only() {
         let found = snapshot.get(&key.stored()).filter(|record| {
             after.is_none_or(|after| record.key.as_ref() > after) && matches(resource, record, labels, fields)
         });
-        return (found.map(|record| Object::stored(resource, record.clone())).into_iter().collect(), false);
+        return Ok((found.map(object).into_iter().collect::<Result<_, _>>()?, false));
     }
-    let take = |records: &mut dyn Iterator<Item = &std::sync::Arc<mizzen_store::Record>>| {
+    let take = |records: &mut dyn Iterator<Item = &Arc<Record>>| {
         let mut selected = records.filter(|record| matches(resource, record, labels, fields));
-        let items: Vec<Object> =
-            selected.by_ref().take(limit).map(|record| Object::stored(resource, record.clone())).collect();
+        let items: Vec<Object> = selected.by_ref().take(limit).map(object).collect::<Result<_, _>>()?;
         let more = limit != usize::MAX && selected.next().is_some();
-        (items, more)
+        Ok((items, more))
     };
     match required_term(resource.stored(), labels, fields) {
         Some(term) => take(&mut snapshot.with_term(&term, &prefix, after)),

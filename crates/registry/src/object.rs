@@ -18,8 +18,9 @@ pub struct Object {
 }
 
 impl Object {
-    pub(crate) fn stored(resource: &Resource, record: Arc<Record>) -> Object {
-        Object { json: resource.present(&record.value), record: Some(record) }
+    /// A record as somebody sees it.
+    pub(crate) fn of(json: Bytes, record: Arc<Record>) -> Object {
+        Object { json, record: Some(record) }
     }
 
     /// An object that was never stored, as a dry run makes it.
@@ -35,7 +36,7 @@ impl Object {
     /// Other forms of the object that were made before, and a place to keep new ones. None for what is not
     /// stored in the version that was asked for.
     pub fn forms(&self, resource: &Resource) -> Option<&Forms> {
-        let record = self.record.as_deref().filter(|_| !resource.is_converted())?;
+        let record = self.record.as_deref().filter(|record| resource.is_current(record))?;
         Some(&header(resource, record).forms)
     }
 

@@ -87,6 +87,7 @@ pub(crate) fn count_generation(kind: &Kind, new: &mut Value, old: &Value) {
     }
     let differs = |field: &str| new["metadata"][field] != old["metadata"][field];
     let counted = differs_in_intent(new, old)
+        || rules.counts_status && new["status"] != old["status"]
         || rules.counts_annotations && differs("annotations")
         || rules.counts_labels && differs("labels");
     if counted {

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use mizzen_object::{Kind, Status, Value, Violations, json, schema};
-use mizzen_store::{Space, Store};
+use mizzen_store::{Record, Space, Store};
 
-use crate::{Key, Object};
+use crate::{Convert, Key, Object};
 
 /// A kind in a version, the version in which it is stored, and where. Cheap to clone.
 #[derive(Clone)]
@@ -14,19 +14,39 @@ pub struct Resource(Arc<Inner>);
 
 struct Inner {
     kind: Kind,
-    stored: Option<Kind>,
+    versions: Versions,
     space: Space,
-    /// How the text of every object begins: `{"kind":"Pod","apiVersion":"v1",`.
+    /// How the text of every object begins that is left out inside lists: `{"kind":"Pod","apiVersion":"v1",`.
     head: Box<[u8]>,
+}
+
+/// How the version that is asked for and the one that is kept belong together.
+enum Versions {
+    /// They are the same.
+    Same,
+    /// Objects are kept, prepared and judged in this one; hooks lead there and back.
+    Hub(Kind),
+    /// Objects are prepared and judged in the version that is asked for.
+    Equals(Arc<dyn Convert>),
 }
 
 impl Resource {
     /// Joins `kind` with its space. `stored` is the kind in the version in which objects are kept, if that
     /// is another one.
     pub fn new(store: &Store, kind: Kind, stored: Option<Kind>) -> Resource {
-        let space = store.space(&kind.space());
         let head = head(&kind);
-        Resource(Arc::new(Inner { kind, stored, space, head }))
+        Resource::with(store, kind, stored.map_or(Versions::Same, Versions::Hub), head)
+    }
+
+    /// Joins a version of a custom kind with its space.
+    pub fn custom(store: &Store, kind: Kind, convert: Arc<dyn Convert>) -> Resource {
+        // Kubernetes: custom objects say what they are inside lists too.
+        Resource::with(store, kind, Versions::Equals(convert), Box::from(*b"{"))
+    }
+
+    fn with(store: &Store, kind: Kind, versions: Versions, head: Box<[u8]>) -> Resource {
+        let space = store.space(&kind.space());
+        Resource(Arc::new(Inner { kind, versions, space, head }))
     }
 
     /// The kind in the version that is asked for.
@@ -34,14 +54,48 @@ impl Resource {
         &self.0.kind
     }
 
-    /// The kind in the version that is kept.
-    pub(crate) fn stored(&self) -> &Kind {
-        self.0.stored.as_ref().unwrap_or(&self.0.kind)
+    /// Whether the kind was defined while the server runs.
+    pub fn is_custom(&self) -> bool {
+        matches!(self.0.versions, Versions::Equals(_))
     }
 
-    /// Whether objects are kept in another version.
+    /// Whether objects are kept in another version that is the hub of this one.
     pub fn is_converted(&self) -> bool {
-        self.0.stored.is_some()
+        matches!(self.0.versions, Versions::Hub(_))
+    }
+
+    /// The kind in the version that is kept.
+    pub(crate) fn stored(&self) -> &Kind {
+        match &self.0.versions {
+            Versions::Same => &self.0.kind,
+            Versions::Hub(hub) => hub,
+            Versions::Equals(convert) => convert.stored(),
+        }
+    }
+
+    /// The kind in the version in which objects are prepared and judged.
+    pub(crate) fn judged(&self) -> &Kind {
+        match &self.0.versions {
+            Versions::Hub(hub) => hub,
+            _ => &self.0.kind,
+        }
+    }
+
+    /// Whether a record's text is what a client of this version gets.
+    pub(crate) fn is_current(&self, record: &Record) -> bool {
+        match &self.0.versions {
+            Versions::Same => true,
+            Versions::Hub(_) => false,
+            Versions::Equals(convert) => convert.is_current(record, &self.0.kind),
+        }
+    }
+
+    /// Whether the index of labels finds all objects of a label.
+    pub(crate) fn has_label_index(&self) -> bool {
+        match &self.0.versions {
+            Versions::Equals(convert) => convert.keeps_labels(),
+            _ => true,
+        }
     }
 
     /// Where its objects are.
@@ -54,67 +108,123 @@ impl Resource {
         &self.0.head
     }
 
-    /// Turns an object of this version into the stored one, and says what is wrong with it that cannot be
+    /// Turns an object of this version into one of the hub's, and says what is wrong with it that cannot be
     /// seen afterwards.
     pub(crate) fn judge_and_convert(&self, value: &mut Value) -> Violations {
         let mut violations = Violations::default();
         if self.is_converted() {
             self.0.kind.hooks.validate_unconverted(value, &mut violations);
         }
-        self.to_stored(value);
+        self.to_hub(value);
         violations
     }
 
-    /// Turns an object of this version into the stored one.
-    pub(crate) fn to_stored(&self, value: &mut Value) {
-        if let Some(stored) = &self.0.stored {
+    /// Turns an object of this version into one of the hub's.
+    pub(crate) fn to_hub(&self, value: &mut Value) {
+        if let Versions::Hub(hub) = &self.0.versions {
             self.0.kind.hooks.to_stored(value);
-            name_it(stored, value);
-            schema::canonical(&stored.root, value);
+            name_it(hub, value);
+            schema::canonical(&hub.root, value);
         }
     }
 
-    /// Turns a stored object into this version.
-    #[expect(clippy::wrong_self_convention, reason = "it is the object that comes from storage")]
-    pub(crate) fn from_stored(&self, value: &mut Value) {
-        if self.is_converted() {
+    /// Turns an object of the hub's version into this one.
+    #[expect(clippy::wrong_self_convention, reason = "it is the object that comes from the hub")]
+    pub(crate) fn from_hub(&self, value: &mut Value) {
+        if let Versions::Hub(_) = &self.0.versions {
             self.0.kind.hooks.from_stored(value);
             name_it(&self.0.kind, value);
             schema::canonical(&self.0.kind.root, value);
         }
     }
 
-    /// An object as it comes back from storage.
-    pub fn round_trip(&self, value: &mut Value) {
-        self.to_stored(value);
-        self.from_stored(value);
+    /// A judged object as it is to be stored.
+    pub(crate) async fn to_stored(&self, value: &mut Value) -> Result<(), Status> {
+        if let Versions::Equals(convert) = &self.0.versions {
+            *value = convert.write(std::mem::take(value), &self.0.kind).await?;
+        }
+        Ok(())
     }
 
-    /// An object of this version in another one.
+    /// A stored object as the one with which a judged one is compared.
+    pub(crate) fn judged_value(&self, object: &Object) -> Value {
+        match (&self.0.versions, object.record()) {
+            (Versions::Hub(_), Some(record)) => json::parse(&record.value).unwrap_or_default(),
+            _ => object.value(),
+        }
+    }
+
+    /// An object as it comes back from its hub.
+    pub fn round_trip(&self, value: &mut Value) {
+        self.to_hub(value);
+        self.from_hub(value);
+    }
+
+    /// An object of this version in another one that has the same hub.
     pub fn convert(&self, object: &Value, to: &Resource) -> Value {
         let mut object = object.clone();
-        self.to_stored(&mut object);
-        to.from_stored(&mut object);
+        self.to_hub(&mut object);
+        to.from_hub(&mut object);
         object
     }
 
-    /// The text of a stored object in this version.
-    pub(crate) fn present(&self, stored: &Bytes) -> Bytes {
-        if !self.is_converted() {
-            return stored.clone();
+    /// The text of a stored object in this version, if that can be told at once: nobody else has to be asked.
+    pub(crate) fn present(&self, record: &Record) -> Option<Bytes> {
+        match &self.0.versions {
+            Versions::Equals(_) => self.is_current(record).then(|| record.value.clone()),
+            Versions::Same => Some(record.value.clone()),
+            Versions::Hub(_) => {
+                let mut value = json::parse(&record.value).unwrap_or_default();
+                self.from_hub(&mut value);
+                Some(json::to_string(&value).into())
+            }
         }
-        let mut value = json::parse(stored).unwrap_or_default();
-        self.from_stored(&mut value);
-        json::to_string(&value).into()
+    }
+
+    /// Stored objects in this version.
+    pub(crate) async fn show(&self, records: Vec<Arc<Record>>) -> Result<Vec<Object>, Status> {
+        let texts: Vec<Option<Bytes>> = records.iter().map(|record| self.present(record)).collect();
+        let mut converted = self.read(&records, &texts).await?.into_iter();
+        let text = |known: Option<Bytes>| known.or_else(|| converted.next()).unwrap_or_default();
+        let texts: Vec<Bytes> = texts.into_iter().map(text).collect();
+        Ok(records.into_iter().zip(texts).map(|(record, json)| Object::of(json, record)).collect())
+    }
+
+    /// The texts of those records whose text is not known yet.
+    async fn read(&self, records: &[Arc<Record>], texts: &[Option<Bytes>]) -> Result<Vec<Bytes>, Status> {
+        let unknown = records.iter().zip(texts).filter(|(_, text)| text.is_none());
+        let objects: Vec<Value> =
+            unknown.map(|(record, _)| json::parse(&record.value).unwrap_or_default()).collect();
+        match &self.0.versions {
+            Versions::Equals(convert) if !objects.is_empty() => {
+                let objects = convert.read(objects, &self.0.kind).await?;
+                Ok(objects.iter().map(|object| json::to_string(object).into()).collect())
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// One stored object in this version.
+    pub(crate) async fn show_one(&self, record: Arc<Record>) -> Result<Object, Status> {
+        match self.present(&record) {
+            Some(json) => Ok(Object::of(json, record)),
+            None => Ok(self.show(vec![record]).await?.pop().expect("as many objects as records")),
+        }
     }
 
     pub(crate) fn not_found(&self, name: &str) -> Status {
         Status::not_found(&self.kind().resource(), name)
     }
 
-    pub(crate) fn find(&self, key: &Key) -> Option<Object> {
-        let record = self.space().snapshot().get(&key.stored())?.clone();
-        Some(Object::stored(self, record))
+    pub(crate) fn record(&self, key: &Key) -> Option<Arc<Record>> {
+        self.space().snapshot().get(&key.stored()).cloned()
+    }
+
+    pub(crate) async fn find(&self, key: &Key) -> Result<Option<Object>, Status> {
+        match self.record(key) {
+            Some(record) => Ok(Some(self.show_one(record).await?)),
+            None => Ok(None),
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use mizzen_object::validate::meta;
 use mizzen_object::{Action, Context, NameRule, Path, Status, Value, Violations, Who};
 use mizzen_store::{Expect, Write, WriteError};
 
+use crate::create::check_kind;
 use crate::encode::same;
 use crate::prepare::{count_generation, reset_for_update};
 use crate::status::{MODIFIED, refused};
@@ -68,7 +69,7 @@ impl Registry {
         warnings: &mut Vec<String>,
     ) -> Result<Updated, Status> {
         loop {
-            let Some(current) = resource.find(key) else {
+            let Some(current) = resource.find(key).await? else {
                 return self.create_instead(resource, key, change, options, gate, warnings).await;
             };
             let mut fresh = Vec::new();
@@ -114,10 +115,10 @@ impl Registry {
         let record = current.record().expect("what was found is stored").clone();
         let mut new = change.apply(Some(&current.value())).await?;
         let violations = resource.judge_and_convert(&mut new);
-        let old = Object::unstored(record.value.clone()).value();
+        let old = resource.judged_value(current);
         check_preconditions(resource, key, &new, &old, options)?;
 
-        let kind = resource.stored();
+        let kind = resource.judged();
         if !options.unchecked {
             let now = self.timestamp();
             let context = options.user.context(options.action, &now);
@@ -133,12 +134,14 @@ impl Registry {
         gate.check(Some(&new), Some(&old)).await?;
 
         let gone = is_finished(resource, &new, &old);
-        let draft = encode::draft(kind, &mut new, self.now());
+        let seen = (gone || options.dry_run).then(|| pretend(resource, new.clone(), &old));
+        resource.to_stored(&mut new).await?;
+        let draft = encode::draft(resource.stored(), &mut new, self.now());
         if !gone && same(&draft, &record) {
-            return Ok(Attempt::Done(Object::stored(resource, record)));
+            return Ok(Attempt::Done(current.clone()));
         }
-        if options.dry_run {
-            return Ok(Attempt::Done(pretend(resource, new, &old)));
+        if let Some(seen) = seen.clone().filter(|_| options.dry_run) {
+            return Ok(Attempt::Done(seen));
         }
         let expect = Expect::At(record.revision);
         let write = match gone {
@@ -147,8 +150,10 @@ impl Registry {
         };
         match self.store.commit_one(write).await {
             // Kubernetes: who takes away the last finalizer gets the object as they sent it.
-            Ok(_) if gone => Ok(Attempt::Done(pretend(resource, new, &old))),
-            Ok(record) => Ok(Attempt::Done(Object::stored(resource, record))),
+            Ok(record) => Ok(Attempt::Done(match seen {
+                Some(seen) => seen,
+                None => resource.show_one(record).await?,
+            })),
             // Whoever named a version is refused when they look again.
             Err(WriteError::Conflict { .. } | WriteError::Missing { .. }) => Ok(Attempt::Raced),
             Err(error) => Err(refused(resource.kind(), &key.name, error)),
@@ -176,7 +181,7 @@ fn check_preconditions(
         let why = format!(
             "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: \
              Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-            kind.plural,
+            if resource.is_custom() { resource.space().name() } else { kind.plural.as_str() },
             key.stored(),
             old["uid"].str()
         );
@@ -206,12 +211,16 @@ fn validate_change(
     context: &Context,
     mut violations: Violations,
 ) -> Result<(), Status> {
-    let kind = resource.stored();
+    let kind = resource.judged();
+    check_kind(kind, new)?;
     let path = Path::new("metadata");
     let (metadata, stored) = (&new["metadata"], &old["metadata"]);
     meta::object_meta(metadata, kind.is_namespaced(), NameRule::PathSegment, &path, &mut violations);
     meta::object_meta_update(metadata, stored, &path, &mut violations);
-    meta::native_object_meta_update(metadata, stored, &mut violations);
+    match kind.rules.plain_metadata {
+        true => meta::object_meta_update(metadata, stored, &path, &mut violations),
+        false => meta::native_object_meta_update(metadata, stored, &mut violations),
+    }
     resource.kind().hooks.validate(new, Some(old), context, &mut violations);
     if violations.is_empty() {
         return Ok(());
@@ -226,12 +235,12 @@ fn is_finished(resource: &Resource, new: &Value, old: &Value) -> bool {
     !old_meta["deletionTimestamp"].is_null()
         && old_meta["deletionGracePeriodSeconds"].int() == 0
         && new["metadata"]["finalizers"].is_empty()
-        && !resource.stored().hooks.is_held(new)
+        && !resource.judged().hooks.is_held(new)
 }
 
 fn pretend(resource: &Resource, mut new: Value, old: &Value) -> Object {
     let version = old["metadata"]["resourceVersion"].clone();
     new.entry("metadata").set("resourceVersion", version);
-    resource.from_stored(&mut new);
+    resource.from_hub(&mut new);
     Object::unstored(encode::plain(resource.kind(), &mut new).into())
 }

@@ -4,13 +4,13 @@
 //! its client has room. One that falls out of the window is told so and ends.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use bytes::Bytes;
-use mizzen_object::Status;
+use mizzen_object::{Status, json};
 use mizzen_store::{EventKind, Record, Revision};
 
-use crate::header::matches;
-use crate::list::select;
+use crate::header::{matches, matches_object};
+use crate::list::select_any;
 use crate::{Object, Registry, Resource, Selection, parse_version};
 
 /// What a watch is asked for.
@@ -65,7 +65,7 @@ pub struct Watch {
 
 impl Registry {
     /// Begins a watch.
-    pub fn watch(&self, resource: &Resource, options: WatchOptions) -> Result<Watch, Status> {
+    pub async fn watch(&self, resource: &Resource, options: WatchOptions) -> Result<Watch, Status> {
         let WatchOptions { selection, version, initial } = options;
         let wanted = parse_version(&version).map_err(|error| Status::unknown(error.named()))?;
         let tell_all = initial.unwrap_or(wanted == 0);
@@ -74,7 +74,7 @@ impl Registry {
         let now = latest.max(snapshot.revision());
         let mut queue = VecDeque::new();
         if tell_all {
-            let (objects, _) = select(resource, &snapshot, &selection, None, usize::MAX);
+            let (objects, _) = select_any(resource, &snapshot, &selection, None, usize::MAX).await?;
             queue.extend(objects.into_iter().map(|object| Event::Object(Change::Added, object)));
             queue.push_back(Event::Initial(now));
         }
@@ -94,7 +94,7 @@ impl Watch {
         }
         loop {
             let events = self.inner.next().await.map_err(|expired| too_old(expired.asked, expired.oldest))?;
-            let seen: Vec<Event> = events.iter().filter_map(|event| self.view(event)).collect();
+            let seen = self.view(events).await?;
             if !seen.is_empty() {
                 return Ok(seen);
             }
@@ -106,44 +106,78 @@ impl Watch {
         self.initial.is_empty().then(|| self.inner.progress())
     }
 
-    fn view(&self, event: &mizzen_store::Event) -> Option<Event> {
-        let now = event.kind == EventKind::Put && self.selects(&event.record);
-        let before = event.previous.as_ref().filter(|previous| self.selects(previous));
-        Some(match (before, now) {
-            (None, false) => return None,
-            (None, true) => Event::Object(Change::Added, self.object(&event.record)),
-            (Some(_), true) => Event::Object(Change::Modified, self.object(&event.record)),
-            (Some(_), false) if event.kind == EventKind::Delete => {
-                Event::Object(Change::Deleted, self.object(&event.record))
-            }
-            // It left the selection: the watcher sees it as it last saw it, in the new version.
-            (Some(previous), false) => {
-                let json = self.resource.present(&restamp(previous, event.revision));
-                Event::Object(Change::Deleted, Object::unstored(json))
-            }
-        })
+    /// What this watcher sees of what happened.
+    async fn view(&self, events: Vec<mizzen_store::Event>) -> Result<Vec<Event>, Status> {
+        if self.resource.is_custom() {
+            return self.view_converted(events).await;
+        }
+        let Selection { labels, fields, .. } = &self.selection;
+        let inside = events.iter().filter(|event| self.is_inside(&event.record));
+        let seen = inside.filter_map(|event| {
+            view_one(
+                event,
+                (&event.record, event.previous.as_ref()),
+                |record| matches(&self.resource, record, labels, fields),
+                |record| self.object(record),
+            )
+        });
+        Ok(seen.collect())
     }
 
-    fn object(&self, record: &std::sync::Arc<Record>) -> Object {
-        Object::stored(&self.resource, record.clone())
+    /// The same where objects have to be converted before anything can be said of them.
+    async fn view_converted(&self, mut events: Vec<mizzen_store::Event>) -> Result<Vec<Event>, Status> {
+        events.retain(|event| self.is_inside(&event.record));
+        let records = events.iter().flat_map(|event| std::iter::once(&event.record).chain(&event.previous));
+        let mut objects = self.resource.show(records.cloned().collect()).await?.into_iter();
+        let Selection { labels, fields, .. } = &self.selection;
+        let mut seen = Vec::with_capacity(events.len());
+        for event in &events {
+            let object = objects.next().expect("an object for each record");
+            let previous = event.previous.as_ref().and_then(|_| objects.next());
+            let selects = |object: &Object| matches_object(&self.resource, object, labels, fields);
+            seen.extend(view_one(event, (object, previous), selects, |object| object));
+        }
+        Ok(seen)
     }
 
-    fn selects(&self, record: &Record) -> bool {
-        let Selection { namespace, labels, fields } = &self.selection;
-        let inside = namespace.is_empty()
-            || record.key.strip_prefix(namespace.as_str()).is_some_and(|rest| rest.starts_with('/'));
-        inside && matches(&self.resource, record, labels, fields)
+    /// The object that a record of a built-in kind is.
+    fn object(&self, record: &Arc<Record>) -> Object {
+        let json = self.resource.present(record).unwrap_or_default();
+        Object::of(json, record.clone())
+    }
+
+    fn is_inside(&self, record: &Record) -> bool {
+        let namespace = &self.selection.namespace;
+        namespace.is_empty()
+            || record.key.strip_prefix(namespace.as_str()).is_some_and(|rest| rest.starts_with('/'))
     }
 }
 
-/// A record's text with another revision in it.
-fn restamp(record: &Record, revision: Revision) -> Bytes {
-    let Some(digits) = record.digits() else { return record.value.clone() };
-    let mut text = Vec::with_capacity(record.value.len() + 4);
-    text.extend_from_slice(&record.value[..digits.start]);
-    text.extend_from_slice(revision.to_string().as_bytes());
-    text.extend_from_slice(&record.value[digits.end..]);
-    text.into()
+/// What somebody sees of an event who sees `states`, the object after it and before it.
+fn view_one<T>(
+    event: &mizzen_store::Event,
+    states: (T, Option<T>),
+    selects: impl Fn(&T) -> bool,
+    object: impl Fn(T) -> Object,
+) -> Option<Event> {
+    let (after, before) = states;
+    let now = event.kind == EventKind::Put && selects(&after);
+    let before = before.filter(|before| selects(before));
+    Some(match (before, now) {
+        (None, false) => return None,
+        (None, true) => Event::Object(Change::Added, object(after)),
+        (Some(_), true) => Event::Object(Change::Modified, object(after)),
+        (Some(_), false) if event.kind == EventKind::Delete => Event::Object(Change::Deleted, object(after)),
+        // It left the selection: the watcher sees it as it last saw it, in the new version.
+        (Some(before), false) => Event::Object(Change::Deleted, restamp(&object(before), event.revision)),
+    })
+}
+
+/// An object with another revision in it.
+fn restamp(object: &Object, revision: Revision) -> Object {
+    let mut value = object.value();
+    value.entry("metadata").set("resourceVersion", revision.to_string());
+    Object::unstored(json::to_string(&value).into())
 }
 
 fn too_old(asked: Revision, oldest: Revision) -> Status {

@@ -17,6 +17,7 @@ use mizzen_object::{Status, Value};
 use mizzen_registry::{Future, Gate, Resource};
 
 use crate::access::escalation;
+use crate::definitions;
 use crate::request::ResourcePath;
 use crate::verbs::Call;
 
@@ -31,6 +32,7 @@ pub(crate) struct Write<'a> {
 
 /// Changes `object` as the server must, or refuses it.
 pub(crate) async fn admit(mut write: Write<'_>, object: &mut Value) -> Result<(), Status> {
+    definitions::admit(&write, object)?;
     namespace::admit(&write, object)?;
     let kind = write.call.resource.kind();
     match (kind.gvk.group.as_str(), kind.gvk.kind.as_str()) {

@@ -79,6 +79,9 @@ fn list_kind(resource: &Resource) -> GroupVersionKind {
 /// The text of the list in pieces that share the objects' memory. Inside a list objects do not say what
 /// they are.
 fn pieces(gvk: &GroupVersionKind, resource: &Resource, list: &List, metadata: &Value) -> Vec<Bytes> {
+    if resource.is_custom() {
+        return loose_pieces(gvk, list, metadata);
+    }
     let mut head = b"{\"kind\":".to_vec();
     json::write_string(&gvk.kind, &mut head);
     head.extend_from_slice(b",\"apiVersion\":");
@@ -94,6 +97,26 @@ fn pieces(gvk: &GroupVersionKind, resource: &Resource, list: &List, metadata: &V
         pieces.push(object.json.slice(named.min(object.json.len())..));
     }
     pieces.push(Bytes::from_static(b"]}\n"));
+    pieces
+}
+
+/// The same for custom objects, which are maps through and through, and so are their lists.
+fn loose_pieces(gvk: &GroupVersionKind, list: &List, metadata: &Value) -> Vec<Bytes> {
+    let head = format!("{{\"apiVersion\":{},\"items\":[", json::quote(&gvk.api_version()));
+    let mut pieces = Vec::with_capacity(list.items.len() * 2 + 2);
+    pieces.push(Bytes::from(head));
+    for (index, object) in list.items.iter().enumerate() {
+        if index > 0 {
+            pieces.push(Bytes::from_static(b","));
+        }
+        pieces.push(object.json.clone());
+    }
+    let mut metadata = metadata.clone();
+    metadata.set_default("continue", "");
+    metadata.make_map().sort();
+    let tail =
+        format!("],\"kind\":{},\"metadata\":{}}}\n", json::quote(&gvk.kind), json::to_string(&metadata));
+    pieces.push(Bytes::from(tail));
     pieces
 }
 

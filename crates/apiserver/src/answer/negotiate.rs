@@ -53,8 +53,24 @@ const ENCODINGS: [Encoding; 3] = [Encoding::Json, Encoding::Yaml, Encoding::Prot
 const STREAMS: [&str; 2] =
     ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
 
+/// Chooses a form for objects that have no protobuf of their own; their metadata has.
+pub(crate) fn negotiate_loose(headers: &HeaderMap, query: &Query, list: bool) -> Result<Accept, Status> {
+    choose_form(headers, query, list, |accept| {
+        accept.encoding != Encoding::Protobuf || matches!(accept.form, Form::Metadata(_))
+    })
+}
+
 /// Chooses a form. `list` says that the path can also be watched, which shows in the refusal.
 pub(crate) fn negotiate(headers: &HeaderMap, query: &Query, list: bool) -> Result<Accept, Status> {
+    choose_form(headers, query, list, |_| true)
+}
+
+fn choose_form(
+    headers: &HeaderMap,
+    query: &Query,
+    list: bool,
+    possible: impl Fn(&Accept) -> bool,
+) -> Result<Accept, Status> {
     let header = headers.get(http::header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let pretty = query.bool("pretty").unwrap_or_else(|| by_a_person(headers));
     let default = Accept { encoding: Encoding::Json, form: Form::Whole, pretty };
@@ -64,7 +80,7 @@ pub(crate) fn negotiate(headers: &HeaderMap, query: &Query, list: bool) -> Resul
     if !header.split(',').any(|clause| is_offered(media_type(clause))) {
         return Err(nothing_offered(list));
     }
-    let chosen = clauses(header).into_iter().find_map(|clause| choose(clause, default));
+    let chosen = clauses(header).into_iter().find_map(|clause| choose(clause, default).filter(&possible));
     chosen.ok_or_else(not_acceptable)
 }
 

@@ -1,6 +1,7 @@
 //! Tables: what `kubectl get` shows, a row an object.
 
 use bytes::Bytes;
+use mizzen_object::jsonpath::{self, Template};
 use mizzen_object::{Column, Value, json, time};
 use mizzen_registry::{Object, Resource};
 
@@ -168,6 +169,9 @@ fn own_metadata(objects: &[Object], out: &mut Vec<u8>) {
 /// may have more to say than it has columns.
 pub(crate) fn row(resource: &Resource, object: &Value, now: i64) -> Vec<Value> {
     let kind = resource.kind();
+    if resource.is_custom() {
+        return custom_row(&kind.columns, object, now);
+    }
     let mut computed = kind.hooks.cells(object, now).into_iter();
     let mut cells: Vec<Value> = kind
         .columns
@@ -182,6 +186,33 @@ pub(crate) fn row(resource: &Resource, object: &Value, now: i64) -> Vec<Value> {
         .collect();
     cells.extend(computed);
     cells
+}
+
+/// The cells of a custom object's row: what its columns' paths lead to, if that is of the column's type.
+fn custom_row(columns: &[Column], object: &Value, now: i64) -> Vec<Value> {
+    let cell = |column: &Column| {
+        let path = column.path.as_deref().unwrap_or_default();
+        let found = Template::parse_path(path).ok().and_then(|path| path.first(object));
+        match found {
+            Some(value) if column.ty == "string" => jsonpath::text(&value).into(),
+            Some(value) => typed_cell(&column.ty, value, now),
+            None => Value::Null,
+        }
+    };
+    columns.iter().map(cell).collect()
+}
+
+fn typed_cell(ty: &str, value: Value, now: i64) -> Value {
+    match (ty, &value) {
+        ("integer", Value::Int(_)) | ("number", Value::Int(_) | Value::Number(_)) => value,
+        ("integer", Value::Number(_)) => (value.as_f64().unwrap_or_default() as i64).into(),
+        ("boolean", Value::Bool(_)) => value,
+        ("date", Value::String(text)) => match time::to_unix(text) {
+            Some(made) => time::age(now - made).into(),
+            None => "<invalid>".into(),
+        },
+        _ => Value::Null,
+    }
 }
 
 fn headings(columns: &[Column], out: &mut Vec<u8>) {

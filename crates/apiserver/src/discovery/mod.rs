@@ -13,6 +13,7 @@ mod tests;
 
 pub use aggregated::{MEDIA_PARAMETERS, aggregated};
 pub use order::{Priority, compare_versions, is_built_in, priority};
+pub(crate) use resources::of as resources_of;
 pub use resources::storage_version_hash;
 
 use std::collections::BTreeSet;

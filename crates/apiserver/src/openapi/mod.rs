@@ -89,10 +89,24 @@ struct Context {
     named: OnceLock<Named>,
 }
 
+/// Kinds of one group version that are only looked at when somebody wants to read of them.
+pub struct Pending {
+    /// The group.
+    pub group: Str,
+    /// The version.
+    pub version: Str,
+    /// Changes whenever the kinds do.
+    pub seed: String,
+    /// Makes them.
+    pub make: Arc<dyn Fn() -> Vec<Published> + Send + Sync>,
+}
+
 /// What one v3 document is about.
 struct Page {
     subject: Subject,
     kinds: Vec<Published>,
+    /// Where the kinds come from, if they are not known yet.
+    pending: Option<Pending>,
     hash: OnceLock<String>,
     document: OnceLock<Arc<Document>>,
 }
@@ -162,6 +176,37 @@ impl OpenApi {
         next
     }
 
+    /// The same with other custom kinds; documents whose kinds are the same are not written again.
+    pub fn with_custom(&self, custom: impl IntoIterator<Item = Pending>) -> OpenApi {
+        let known = self.pages.iter().filter(|(_, page)| page.pending.is_none());
+        let mut pages: BTreeMap<String, Arc<Page>> =
+            known.map(|(path, page)| (path.clone(), page.clone())).collect();
+        for pending in custom {
+            let subject = Subject::GroupVersion(pending.group.to_string(), pending.version.to_string());
+            let path = subject.path();
+            let same = self.pages.get(&path).filter(|page| page.seed() == Some(&pending.seed)).cloned();
+            let fresh = || Arc::new(Page { pending: Some(pending), ..Page::new(subject, Vec::new()) });
+            pages.entry(path).or_insert_with(|| same.unwrap_or_else(fresh));
+        }
+        OpenApi {
+            context: self.context.clone(),
+            pages,
+            index: OnceLock::new(),
+            v2_json: OnceLock::new(),
+            v2_proto: OnceLock::new(),
+        }
+    }
+
+    /// Whether custom kinds are described.
+    pub fn has_custom(&self) -> bool {
+        self.pages.values().any(|page| page.pending.is_some())
+    }
+
+    /// Every page, with its kinds.
+    fn ready(&self) -> Vec<Arc<Page>> {
+        self.pages.values().map(Page::ready).collect()
+    }
+
     /// `/openapi/v3`: which documents there are.
     pub fn v3_index(&self) -> Bytes {
         self.index.get_or_init(|| self.write_index()).clone()
@@ -183,18 +228,30 @@ impl OpenApi {
 
     /// `/openapi/v2` as JSON.
     pub fn v2_json(&self) -> Arc<Document> {
-        self.v2_json.get_or_init(|| Arc::new(v2::json(self.pages.values(), &self.context))).clone()
+        self.v2_json.get_or_init(|| Arc::new(v2::json(self.ready().iter(), &self.context))).clone()
     }
 
     /// `/openapi/v2` as protobuf: gnostic's `openapi.v2.Document`.
     pub fn v2_proto(&self) -> Arc<Document> {
-        self.v2_proto.get_or_init(|| Arc::new(v2::proto(self.pages.values(), &self.context))).clone()
+        self.v2_proto.get_or_init(|| Arc::new(v2::proto(self.ready().iter(), &self.context))).clone()
     }
 }
 
 impl Page {
     fn new(subject: Subject, kinds: Vec<Published>) -> Page {
-        Page { subject, kinds, hash: OnceLock::new(), document: OnceLock::new() }
+        Page { subject, kinds, pending: None, hash: OnceLock::new(), document: OnceLock::new() }
+    }
+
+    fn seed(&self) -> Option<&String> {
+        self.pending.as_ref().map(|pending| &pending.seed)
+    }
+
+    /// The page with its kinds.
+    fn ready(self: &Arc<Page>) -> Arc<Page> {
+        match &self.pending {
+            None => self.clone(),
+            Some(pending) => Arc::new(Page::new(self.subject.clone(), (pending.make)())),
+        }
     }
 
     fn is(&self, other: &Page) -> bool {
@@ -204,12 +261,18 @@ impl Page {
     }
 
     fn hash(&self, context: &Context) -> &str {
-        self.hash.get_or_init(|| hash(&v3::write(self, context, false)))
+        self.hash.get_or_init(|| match self.seed() {
+            // Whatever the document says comes from kinds that the seed names.
+            Some(seed) => hash(seed.as_bytes()),
+            None => hash(&v3::write(self, context, false)),
+        })
     }
 
-    fn document(&self, context: &Context) -> Arc<Document> {
-        let write =
-            || Document { bytes: v3::write(self, context, true).into(), hash: self.hash(context).into() };
+    fn document(self: &Arc<Page>, context: &Context) -> Arc<Document> {
+        let write = || {
+            let bytes = v3::write(&self.ready(), context, true).into();
+            Document { bytes, hash: self.hash(context).into() }
+        };
         self.document.get_or_init(|| Arc::new(write())).clone()
     }
 }

@@ -4,7 +4,7 @@ use mizzen_object::decode::decode;
 use mizzen_object::{Action, Kind, Status, Value, json, yaml};
 use mizzen_registry::{Change, Future, UpdateOptions};
 
-use super::{Call, check_name, create::finish, create::wipe, set_namespace};
+use super::{Call, create::finish, create::wipe, set_namespace};
 use crate::admission::{self, Claim};
 use crate::answer::Answer;
 use crate::ownership::Owning;
@@ -67,7 +67,7 @@ impl Applied<'_> {
         let mut object = typed(kind, &merged)?;
         intake::fill_defaults(kind, &mut object);
         set_namespace(self.call.path, object.entry("metadata"))?;
-        check_name(self.call.path, &mut object)?;
+        self.call.check_name(&mut object)?;
         if current.is_none() {
             self.check_new(object.entry("metadata"))?;
         }

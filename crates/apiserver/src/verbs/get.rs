@@ -5,8 +5,8 @@ use mizzen_object::Status;
 use super::Call;
 use crate::answer::Answer;
 
-pub(crate) fn get(call: &Call) -> Result<Answer, Status> {
+pub(crate) async fn get(call: &Call<'_>) -> Result<Answer, Status> {
     let version = call.request.query.text("resourceVersion");
-    let object = call.server.registry.get(call.resource, &call.key(), version)?;
+    let object = call.server.registry.read(call.resource, &call.key(), version).await?;
     call.object(&object, 200)
 }

@@ -6,10 +6,10 @@ use super::Call;
 use crate::answer::{self, Answer};
 use crate::options;
 
-pub(crate) fn list(call: &Call) -> Result<Answer, Status> {
+pub(crate) async fn list(call: &Call<'_>) -> Result<Answer, Status> {
     call.check_include()?;
     let options = options::list_options(call.resource.kind(), &call.path.namespace, &call.request.query)?;
-    let list = call.server.registry.list(call.resource, &options)?;
+    let list = call.server.registry.read_list(call.resource, &options).await?;
     let include = call.request.query.text("includeObject");
     let now = call.server.registry.now();
     Ok(answer::list(&call.server.types, call.resource, &list, call.accept, include, now))

@@ -4,6 +4,7 @@ mod apply;
 mod binding;
 mod component_status;
 mod create;
+mod custom;
 mod delete;
 mod eviction;
 mod get;
@@ -17,12 +18,15 @@ mod watch;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use http::Method;
 use mizzen_object::validate::names;
 use mizzen_object::{Action, Status, Value};
 use mizzen_registry::{Key, Object, Resource};
 
 use crate::answer::{self, Accept, Answer, negotiate};
 use crate::catalog::Nowhere;
+use crate::definitions;
 use crate::notes::Notes;
 use crate::request::{Request, ResourcePath, verb};
 use crate::server::Inner;
@@ -49,21 +53,66 @@ pub(crate) async fn answer(
         Err(Nowhere::Group) => return Ok(answer::text(404, "404 page not found\n")),
         Err(Nowhere::Resource) => return Err(Status::no_such_resource()),
     };
-    if !path.rest.is_empty() {
-        return Err(Status::no_such_resource());
-    }
     let verb = verb(request, path);
-    check_segment(&path.name)?;
-    allowed(resource, path, request, verb)?;
-    let listed = path.name.is_empty() && matches!(verb, "list" | "watch");
-    let accept = negotiate(&request.headers, &request.query, listed)?;
+    if resource.is_custom() {
+        if custom::leads_nowhere(resource, path, verb) {
+            return Ok(answer::text(404, "404 page not found\n"));
+        }
+        custom::allowed(resource, path, verb)?;
+    } else {
+        if !path.rest.is_empty() {
+            return Err(Status::no_such_resource());
+        }
+        check_segment(&path.name)?;
+        allowed(resource, path, request, verb)?;
+    }
+    let accept = accept(resource, request, path, verb)?;
     let notes = Notes::default();
     let call = Call { server, request, path, resource, accept, notes: &notes };
     let outcome = call.dispatch(verb).await;
+    if definitions::defines(resource.kind()) && !matches!(verb, "get" | "list" | "watch") {
+        definitions::settled(server).await;
+    }
     if let Some(deprecation) = resource.kind().deprecation() {
         notes.warn(deprecation);
     }
     create::finish(&call, outcome, &notes.take())
+}
+
+/// The form of the answer.
+fn accept(resource: &Resource, request: &Request, path: &ResourcePath, verb: &str) -> Result<Accept, Status> {
+    let listed = path.name.is_empty() && matches!(verb, "list" | "watch");
+    match resource.kind().rules.loose {
+        true => answer::negotiate_loose(&request.headers, &request.query, listed),
+        false => negotiate(&request.headers, &request.query, listed),
+    }
+}
+
+/// Replaces the status of an object that belongs to no namespace, as the server itself.
+pub(crate) async fn put_status(
+    server: &Arc<Inner>,
+    resource: &Resource,
+    name: &str,
+    body: Bytes,
+) -> Result<(), Status> {
+    let kind = resource.kind();
+    let path = ResourcePath {
+        group: kind.gvk.group.clone(),
+        version: kind.gvk.version.clone(),
+        resource: kind.plural.clone(),
+        name: name.into(),
+        subresource: "status".into(),
+        ..ResourcePath::default()
+    };
+    let request = Request { body, ..Request::of_server(Method::PUT, path.clone()) };
+    let accept = negotiate(&request.headers, &request.query, false)?;
+    let notes = Notes::default();
+    let call = Call { server, request: &request, path: &path, resource, accept, notes: &notes };
+    let answer = update::update(&call, Action::Status).await?;
+    match answer.status().as_u16() {
+        200 => Ok(()),
+        code => Err(Status::failure(code, "", format!("the status of {name} was refused"))),
+    }
 }
 
 /// Names that cannot stand in a path are not looked for.
@@ -114,10 +163,10 @@ impl Call<'_> {
         match (self.path.subresource.as_str(), verb) {
             ("", "get") if self.path.resource == "componentstatuses" => component_status::get(self),
             ("", "list") if self.path.resource == "componentstatuses" => component_status::list(self),
-            ("", "get") | ("status", "get") => get::get(self),
-            ("", "list") => list::list(self),
+            ("", "get") | ("status", "get") => get::get(self).await,
+            ("", "list") => list::list(self).await,
             ("", "watch") if self.path.resource == "componentstatuses" => Err(component_status::no_watch()),
-            ("", "watch") => watch::watch(self),
+            ("", "watch") => watch::watch(self).await,
             ("", "create") if self.path.resource == "bindings" => binding::create(self).await,
             ("", "create") if review::is_review(self.resource.kind()) => review::create(self).await,
             ("", "create") => create::create(self).await,
@@ -127,7 +176,7 @@ impl Call<'_> {
             ("status", "patch") => patch::patch(self, Action::Status).await,
             ("", "delete") => delete::delete(self).await,
             ("", "deletecollection") => delete::delete_collection(self).await,
-            ("scale", "get") => scale::get(self),
+            ("scale", "get") => scale::get(self).await,
             ("scale", "update") => scale::update(self).await,
             ("scale", "patch") => scale::patch(self).await,
             ("binding", "create") => binding::create(self).await,
@@ -146,7 +195,7 @@ impl Call<'_> {
         // An approval is a part of the status.
         let action = if subresource == "approval" { Action::Status } else { Action::Update };
         match verb {
-            "get" => get::get(&call),
+            "get" => get::get(&call).await,
             "update" => update::update(&call, action).await,
             _ => patch::patch(&call, action).await,
         }
@@ -155,6 +204,16 @@ impl Call<'_> {
     /// The object that the path names.
     pub fn key(&self) -> Key {
         Key::new(&self.path.namespace, &self.path.name)
+    }
+
+    /// Checks that an object's name and namespace are those of the path; fills them in where it says nothing.
+    pub fn check_name(&self, object: &mut Value) -> Result<(), Status> {
+        let namespace = object["metadata"]["namespace"].str();
+        // Kubernetes: the namespace of a custom object is compared before its name, in other words.
+        if self.resource.is_custom() && !namespace.is_empty() && !object["metadata"]["name"].is_empty() {
+            set_namespace(self.path, object.entry("metadata"))?;
+        }
+        check_name(self.path, object)
     }
 
     /// Answers with an object.
@@ -174,6 +233,12 @@ impl Call<'_> {
             }
             if !matches!(include, "" | "None" | "Metadata" | "Object") {
                 let shown = mizzen_object::json::quote(include);
+                if self.resource.is_custom() {
+                    return Err(Status::bad_request(format!(
+                        "Unable to convert to Table as requested: includeObject: Invalid value: {shown}: must be 'Metadata', \
+                         'Object', 'None', or empty"
+                    )));
+                }
                 return Err(Status::bad_request(format!("unrecognized includeObject value: {shown}")));
             }
         }

@@ -9,7 +9,7 @@ use mizzen_object::schema::Struct;
 use mizzen_object::{Action, GroupVersionKind, Status, Value, Violations, json};
 use mizzen_registry::{Change, Future, UpdateOptions};
 
-use super::{Call, apply, check_name, create::finish, set_namespace};
+use super::{Call, apply, create::finish, set_namespace};
 use crate::admission::{self, Claim};
 use crate::answer::Answer;
 use crate::catalog::Catalog;
@@ -58,8 +58,9 @@ pub(crate) fn media_type(call: &Call) -> Result<Form, Status> {
     match media_type {
         JSON => Ok(Form::Json),
         MERGE => Ok(Form::Merge),
-        STRATEGIC => Ok(Form::Strategic),
+        STRATEGIC if !call.resource.is_custom() => Ok(Form::Strategic),
         APPLY => Ok(Form::Apply),
+        _ if call.resource.is_custom() => Err(intake::unsupported(&[JSON, MERGE, APPLY].join(", "))),
         _ => Err(Status {
             details: Some(Box::default()),
             ..Status::failure(415, "UnsupportedMediaType", "415: Unsupported Media Type")
@@ -100,7 +101,7 @@ impl Patched<'_> {
         let mut object = intake.value;
         intake::fill_defaults(kind, &mut object);
         set_namespace(self.call.path, object.entry("metadata"))?;
-        check_name(self.call.path, &mut object)?;
+        self.call.check_name(&mut object)?;
         Owning::new(self.call).update(Some(current), &mut object);
         let write = admission::Write { call: self.call, old: Some(current), claim: &mut self.claim };
         admission::admit(write, &mut object).await?;
@@ -120,7 +121,7 @@ pub(crate) fn read(
     let shown = patched.shown.as_deref().unwrap_or(&text);
     // Kubernetes: a strategic merge patch is not asked what kind it made of the object.
     let strategic = patched.shown.is_some();
-    if let Some(problem) = wrong_kind(catalog, &patched.value, gvk).filter(|_| !strategic) {
+    if let Some(problem) = wrong_kind(catalog, &patched.value, gvk, root).filter(|_| !strategic) {
         return Err(invalid_patch(shown, &problem));
     }
     let decoded = if strategic { restore(root, patched.value) } else { decode(root, text.as_bytes()) };
@@ -210,7 +211,16 @@ fn unprocessable() -> Status {
 }
 
 /// Why the patched document is not of its kind any more.
-fn wrong_kind(catalog: &Catalog, value: &Value, expected: &GroupVersionKind) -> Option<String> {
+fn wrong_kind(
+    catalog: &Catalog,
+    value: &Value,
+    expected: &GroupVersionKind,
+    root: &Struct,
+) -> Option<String> {
+    if root.rest().is_some() {
+        let text = json::to_string(value);
+        return value["kind"].is_empty().then(|| format!("Object 'Kind' is missing in '{text}'"));
+    }
     let (kind, api_version) = (value["kind"].str(), value["apiVersion"].str());
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let kind = if kind.is_empty() { &expected.kind } else { kind };

@@ -1,7 +1,11 @@
 //! `/scale`: the number of replicas of anything that has one, in one form for all.
 
+use std::borrow::Cow;
+
 use mizzen_object::own::ScaleOwners;
-use mizzen_object::{GroupVersionKind, Path, Status, Value, Violations, json, schema, value};
+use mizzen_object::{
+    GroupVersionKind, Kind, Path, ScalePaths, Status, Value, Violations, json, schema, value,
+};
 use mizzen_registry::{Change, Future, NoGate, Object, UpdateOptions};
 
 use super::{Call, check_name, patch, set_namespace};
@@ -10,18 +14,37 @@ use crate::intake::{self, FieldValidation};
 use crate::options;
 use crate::ownership::Owning;
 
-/// Where the versions of kinds that scale keep their replicas.
-const REPLICAS: [(&str, Option<&str>); 2] =
-    [("apps/v1", Some("spec.replicas")), ("v1", Some("spec.replicas"))];
+/// Stands for replicas that an object does not have, as long as nobody has said how many there should be.
+const NOT_SAID: i64 = i32::MIN as i64;
 
 fn scale_kind() -> GroupVersionKind {
     GroupVersionKind { group: "autoscaling".into(), version: "v1".into(), kind: "Scale".into() }
 }
 
-pub(crate) fn get(call: &Call) -> Result<Answer, Status> {
+pub(crate) async fn get(call: &Call<'_>) -> Result<Answer, Status> {
     let version = call.request.query.text("resourceVersion");
-    let object = call.server.registry.get(call.resource, &call.key(), version)?;
-    Ok(show(call, &scale_of(&object.value())))
+    let object = call.server.registry.read(call.resource, &call.key(), version).await?.value();
+    let path = &paths(call).spec_replicas;
+    if call.resource.is_custom() && object.at(plain(path)).is_null() {
+        return Err(Status::internal(format!(
+            "the spec replicas field {} does not exist",
+            json::quote(path)
+        )));
+    }
+    Ok(show(call, &scale_of(call, &object)))
+}
+
+/// Where the object keeps what its Scale shows.
+fn paths<'a>(call: &'a Call) -> Cow<'a, ScalePaths> {
+    match &call.resource.kind().scale {
+        Some(paths) => Cow::Borrowed(paths),
+        None => Cow::Owned(ScalePaths::default()),
+    }
+}
+
+/// A path without the dot that it begins with.
+fn plain(path: &str) -> &str {
+    path.strip_prefix('.').unwrap_or(path)
 }
 
 pub(crate) async fn update(call: &Call<'_>) -> Result<Answer, Status> {
@@ -38,8 +61,19 @@ pub(crate) async fn update(call: &Call<'_>) -> Result<Answer, Status> {
 pub(crate) async fn patch(call: &Call<'_>) -> Result<Answer, Status> {
     let form = patch::media_type(call)?;
     let options = options::write_options(call.request, "PatchOptions")?;
+    if call.resource.is_custom() && form == patch::Form::Apply {
+        return Err(cannot_apply());
+    }
     let mut change = Rescale { call, wanted: Wanted::Patched(form), strictness: options.strictness };
     store(call, &mut change, options.dry_run, &[]).await
+}
+
+/// Kubernetes: nobody can convert the Scale of a custom object, which applying it asks for.
+fn cannot_apply() -> Status {
+    Status::unknown(
+        "failed to create manager for existing fields: failed to convert live object (/; autoscaling/v1, Kind=Scale) to \
+         proper version: request to convert CR to an invalid group/version: autoscaling/v1",
+    )
 }
 
 async fn store(
@@ -60,7 +94,7 @@ async fn store(
         .registry
         .update(call.resource, &call.key(), change, &options, &NoGate, &mut ignored)
         .await?;
-    let mut answer = show(call, &scale_of(&updated.object.value()));
+    let mut answer = show(call, &scale_of(call, &updated.object.value()));
     warn(&mut answer, warnings);
     Ok(answer)
 }
@@ -81,7 +115,9 @@ fn show(call: &Call, scale: &Value) -> Answer {
 }
 
 /// An object's Scale.
-fn scale_of(object: &Value) -> Value {
+fn scale_of(call: &Call, object: &Value) -> Value {
+    let paths = paths(call);
+    let found = |path: &str| object.at(plain(path));
     let metadata = &object["metadata"];
     let mut meta = Value::object();
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
@@ -91,20 +127,27 @@ fn scale_of(object: &Value) -> Value {
     }
     let mut scale = value!({ "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": null, "spec": {}, "status": {} });
     scale.set("metadata", meta);
-    let replicas = object["spec"]["replicas"].int();
+    let replicas = found(&paths.spec_replicas).int();
     if replicas != 0 {
         scale.entry("spec").set("replicas", replicas);
     }
-    scale.entry("status").set("replicas", object["status"]["replicas"].int());
-    let selector = selector_text(&object["spec"]["selector"]);
+    scale.entry("status").set("replicas", found(&paths.status_replicas).int());
+    let selector = match paths.label_selector.as_str() {
+        "" => String::new(),
+        path => selector_text(found(path)),
+    };
     if !selector.is_empty() {
         scale.entry("status").set("selector", selector);
     }
     scale
 }
 
-/// A label selector as text: `a=b,c in (d,e)`, sorted by key. An older kind has the labels alone.
+/// A label selector as text: `a=b,c in (d,e)`, sorted by key. An older kind has the labels alone, and a custom one
+/// the text.
 fn selector_text(selector: &Value) -> String {
+    if let Some(text) = selector.as_str() {
+        return text.into();
+    }
     let structured = selector.get("matchLabels").is_some() || selector.get("matchExpressions").is_some();
     let labels = if structured { &selector["matchLabels"] } else { selector };
     let mut terms: Vec<(String, String)> = labels
@@ -154,23 +197,49 @@ impl Rescale<'_> {
             Wanted::Exactly(scale) => scale.clone(),
             Wanted::Patched(form) => self.patched(*form, current)?,
         };
-        validate(&scale)?;
+        if !self.call.resource.is_custom() {
+            validate(&scale)?;
+        }
         let mut object = current.clone();
         let owners = self.owners(current, scale.clone());
         let metadata = object.entry("metadata");
         metadata.set("managedFields", owners);
-        metadata.set("resourceVersion", scale["metadata"]["resourceVersion"].clone());
+        let unconditional = scale["metadata"]["resourceVersion"].is_empty();
+        if !(unconditional && self.call.resource.is_custom()) {
+            metadata.set("resourceVersion", scale["metadata"]["resourceVersion"].clone());
+        }
         if !scale["metadata"]["uid"].is_empty() {
             metadata.set("uid", scale["metadata"]["uid"].clone());
         }
-        object.entry("spec").set("replicas", scale["spec"]["replicas"].int());
+        let replicas = scale["spec"]["replicas"].int();
+        let path = &paths(self.call).spec_replicas;
+        if replicas == NOT_SAID {
+            return Err(Status::bad_request(format!(
+                "the spec replicas field {} cannot be empty",
+                json::quote(path)
+            )));
+        }
+        let mut place = &mut object;
+        for name in plain(path).split('.') {
+            place = place.entry(name);
+        }
+        *place = replicas.into();
         Ok(object)
+    }
+
+    /// The Scale of the object as it is, in canonical form.
+    fn before(&self, current: &Value) -> Value {
+        let mut before = scale_of(self.call, current);
+        if self.call.resource.is_custom() && current.at(plain(&paths(self.call).spec_replicas)).is_null() {
+            before.entry("spec").set("replicas", NOT_SAID);
+        }
+        schema::canonical(&self.call.server.types.scale, &mut before);
+        before
     }
 
     fn patched(&self, form: patch::Form, current: &Value) -> Result<Value, Status> {
         let root = &self.call.server.types.scale;
-        let mut before = scale_of(current);
-        schema::canonical(root, &mut before);
+        let before = self.before(current);
         let mut scale = match form {
             patch::Form::Apply => self.applied(current, before)?,
             _ => {
@@ -185,18 +254,20 @@ impl Rescale<'_> {
 
     fn applied(&self, current: &Value, mut before: Value) -> Result<Value, Status> {
         let config = super::apply::config(self.call)?;
-        before.entry("metadata").set("managedFields", self.scale_owners(current).to_scale());
+        before
+            .entry("metadata")
+            .set("managedFields", self.scale_owners(current, &self.replicas()).to_scale());
         let root = &self.call.server.types.scale;
         Owning::new(self.call).apply_as(&scale_kind(), root, Some(&before), &config)
     }
 
     /// Who owns what in the object after its Scale has become `scale`.
     fn owners(&self, current: &Value, mut scale: Value) -> Value {
-        let owners = self.scale_owners(current);
+        let paths = self.replicas();
+        let owners = self.scale_owners(current, &paths);
         if !matches!(self.wanted, Wanted::Patched(patch::Form::Apply)) {
             let root = &self.call.server.types.scale;
-            let mut before = scale_of(current);
-            schema::canonical(root, &mut before);
+            let mut before = self.before(current);
             before.entry("metadata").set("managedFields", owners.to_scale());
             scale.entry("metadata").set("managedFields", owners.to_scale());
             Owning::new(self.call).update_as(&scale_kind(), root, &before, &mut scale);
@@ -204,9 +275,19 @@ impl Rescale<'_> {
         owners.to_object(&scale["metadata"]["managedFields"])
     }
 
-    fn scale_owners<'b>(&'b self, current: &'b Value) -> ScaleOwners<'b> {
-        let api_version = current["apiVersion"].str();
-        ScaleOwners { object: current, api_version, paths: &REPLICAS }
+    /// Where the versions of the kind keep their replicas.
+    fn replicas(&self) -> Vec<(String, Option<String>)> {
+        let path = |kind: &Kind| kind.scale.as_ref().map(|paths| plain(&paths.spec_replicas).to_string());
+        let versions = self.call.server.catalog.versions(self.call.resource);
+        versions
+            .iter()
+            .map(|version| (version.kind().gvk.api_version().to_string(), path(version.kind())))
+            .collect()
+    }
+
+    fn scale_owners<'b>(&self, current: &'b Value, paths: &'b [(String, Option<String>)]) -> ScaleOwners<'b> {
+        let paths = paths.iter().map(|(version, path)| (version.as_str(), path.as_deref())).collect();
+        ScaleOwners { object: current, api_version: current["apiVersion"].str(), paths }
     }
 }
 

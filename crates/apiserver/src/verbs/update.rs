@@ -3,18 +3,18 @@
 use mizzen_object::{Action, Status, Value};
 use mizzen_registry::{Change, Future, UpdateOptions};
 
-use super::{Call, check_name, create::finish};
+use super::{Call, create::finish};
 use crate::admission::{self, Claim};
 use crate::answer::Answer;
 use crate::ownership::Owning;
 use crate::{intake, options};
 
 pub(crate) async fn update(call: &Call<'_>, action: Action) -> Result<Answer, Status> {
-    let Call { server, request, path, resource, .. } = call;
+    let Call { server, request, resource, .. } = call;
     let options = options::write_options(request, "UpdateOptions")?;
     let intake = intake::object(&server.catalog, resource.kind(), request, options.strictness)?;
     let (mut object, mut warnings) = (intake.value, intake.warnings);
-    check_name(path, &mut object)?;
+    call.check_name(&mut object)?;
 
     let update = UpdateOptions {
         action,

@@ -26,7 +26,7 @@ const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// How long a watch lasts at least when its client does not say, in seconds; at most twice that.
 const LASTS: u64 = 30 * 60;
 
-pub(crate) fn watch(call: &Call) -> Result<Answer, Status> {
+pub(crate) async fn watch(call: &Call<'_>) -> Result<Answer, Status> {
     let Call { server, request, path, resource, accept, .. } = call;
     call.check_include()?;
     let query = &request.query;
@@ -41,7 +41,7 @@ pub(crate) fn watch(call: &Call) -> Result<Answer, Status> {
     let include = query.text("includeObject").into();
     let writer = Writer { resource: (*resource).clone(), accept: *accept, include, partial, headings: true };
 
-    let stream = match server.registry.watch(resource, options) {
+    let stream = match server.registry.watch(resource, options).await {
         Ok(watch) => Stream::new(server, watch, writer, lasts, bookmarks, initial == Some(true) && bookmarks),
         // Kubernetes: a version that is no more is told in the stream, not by the status code.
         Err(status) if status.code == 410 => Stream::failed(server, writer, lasts, &status),
@@ -78,6 +78,7 @@ struct Stream {
     bookmarks: Option<Interval>,
     /// Whether the client is told when everything that was there has been sent.
     announces: bool,
+    /// Resolves when the server stops, or the kind is no longer what it was.
     stopping: Pin<Box<dyn Future<Output = ()> + Send>>,
     /// What is to be sent before anything else.
     first: Option<Bytes>,
@@ -99,7 +100,7 @@ impl Stream {
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             ticks
         });
-        let mut stopping = server.stopping.subscribe();
+        let ending = ending(server, &writer.resource);
         let gauge = server.metrics.watching(writer.resource.kind());
         Stream {
             server: server.clone(),
@@ -108,9 +109,7 @@ impl Stream {
             end: Box::pin(sleep(lasts)),
             bookmarks,
             announces,
-            stopping: Box::pin(async move {
-                let _ = stopping.wait_for(|stopping| *stopping).await;
-            }),
+            stopping: ending,
             first: None,
             last_version: Revision::ZERO,
             gauge,
@@ -168,6 +167,22 @@ impl Stream {
         self.last_version = version;
         Some(self.writer.bookmark(version, false, self.server.registry.now()))
     }
+}
+
+/// What ends a watch besides its time.
+fn ending(server: &Inner, resource: &Resource) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    let mut stopping = server.stopping.subscribe();
+    let definition = server.catalog.definition_of(resource).filter(|_| resource.is_custom());
+    Box::pin(async move {
+        let stopped = stopping.wait_for(|stopping| *stopping);
+        match definition.map(|definition| definition.ended()) {
+            None => drop(stopped.await),
+            Some(mut ended) => tokio::select! {
+                _ = stopped => {}
+                _ = ended.wait_for(|ended| *ended) => {}
+            },
+        }
+    })
 }
 
 fn next(mut watch: Watch) -> Pending {

@@ -101,7 +101,7 @@ fn validate_phase(namespace: &Value, violations: &mut Violations) {
     }
 }
 
-fn mark_deleted(namespace: &mut Value) -> bool {
+fn mark_deleted(namespace: &mut Value, _now: &str) -> bool {
     namespace.entry("status").set("phase", "Terminating");
     true
 }

@@ -25,6 +25,8 @@ mod storage;
 #[cfg(test)]
 mod tests;
 
+pub use apiextensions::approval_condition;
+
 use crate::Behaviour;
 
 /// The behaviour of a kind. A subresource with rules of its own is written `Kind/subresource`.

@@ -106,7 +106,7 @@ fn fits(ty: &Type, int: i64) -> bool {
     matches!(ty.shape, Shape::Int64) || i32::try_from(int).is_ok()
 }
 
-fn float(literal: &str) -> Value {
+pub(super) fn float(literal: &str) -> Value {
     match (json::number(literal), literal.parse::<f64>()) {
         (value @ Value::Int(_), _) => value,
         (_, Ok(number)) => json::number(&json::write_number(number)),

@@ -7,6 +7,7 @@
 //! Invariant: what comes out is canonical.
 
 mod literal;
+mod loose;
 mod restore;
 mod type_meta;
 
@@ -44,18 +45,21 @@ pub enum DecodeError {
 
 /// Reads an object of type `ty`.
 pub fn decode(ty: &Struct, text: &[u8]) -> Result<Decoded, DecodeError> {
-    let mut decoder = Decoder {
-        scanner: Scanner::new(text),
-        first_error: None,
-        fatal: None,
-        complaints: Vec::new(),
-        seen: HashSet::new(),
-        strict_path: String::new(),
-        owner: Str::default(),
-        fields: Vec::new(),
-    };
+    match ty.rest() {
+        Some(rest) => loose::decode(ty, rest, text),
+        None => read(ty, text, true),
+    }
+}
+
+/// Reads a part of an object, which has no kind.
+pub(crate) fn decode_part(ty: &Struct, text: &[u8]) -> Result<Decoded, DecodeError> {
+    read(ty, text, false)
+}
+
+fn read(ty: &Struct, text: &[u8], named: bool) -> Result<Decoded, DecodeError> {
+    let mut decoder = Decoder::new(text);
     let mut value = Value::Null;
-    decoder.top(ty, &mut value)?;
+    decoder.top(ty, &mut value, named)?;
     decoder.scanner.end()?;
     if let Some(error) = decoder.fatal.or(decoder.first_error) {
         return Err(DecodeError::Type(error));
@@ -82,10 +86,25 @@ struct Decoder<'a> {
     fields: Vec<Str>,
 }
 
+impl<'a> Decoder<'a> {
+    fn new(text: &'a [u8]) -> Decoder<'a> {
+        Decoder {
+            scanner: Scanner::new(text),
+            first_error: None,
+            fatal: None,
+            complaints: Vec::new(),
+            seen: HashSet::new(),
+            strict_path: String::new(),
+            owner: Str::default(),
+            fields: Vec::new(),
+        }
+    }
+}
+
 impl Decoder<'_> {
-    fn top(&mut self, ty: &Struct, slot: &mut Value) -> Result<(), SyntaxError> {
+    fn top(&mut self, ty: &Struct, slot: &mut Value, named: bool) -> Result<(), SyntaxError> {
         match self.scanner.peek()? {
-            b'{' => self.fill_struct(ty, slot, true),
+            b'{' => self.fill_struct(ty, slot, named),
             b'n' => self.scanner.null(),
             _ => {
                 let word = self.skip_word()?;

@@ -20,6 +20,39 @@ pub fn parse(text: &[u8]) -> Result<Value, SyntaxError> {
     Ok(value)
 }
 
+/// Reads one value without what is of no interest: members of these names, at any depth, are only skipped.
+pub fn outline(text: &[u8], uninteresting: &[&str]) -> Result<Value, SyntaxError> {
+    let mut scanner = Scanner::new(text);
+    let value = read_outline(&mut scanner, uninteresting)?;
+    scanner.end()?;
+    Ok(value)
+}
+
+fn read_outline(scanner: &mut Scanner, uninteresting: &[&str]) -> Result<Value, SyntaxError> {
+    match scanner.peek()? {
+        b'{' => {
+            let mut map = Map::default();
+            scanner.open_map()?;
+            while let Some(key) = scanner.key()? {
+                match uninteresting.contains(&key.as_str()) {
+                    true => skip(scanner)?,
+                    false => drop(map.insert(key, read_outline(scanner, uninteresting)?)),
+                }
+            }
+            Ok(Value::Map(map))
+        }
+        b'[' => {
+            let mut list = Vec::new();
+            scanner.open_list()?;
+            while scanner.item()? {
+                list.push(read_outline(scanner, uninteresting)?);
+            }
+            Ok(Value::List(list))
+        }
+        _ => read(scanner),
+    }
+}
+
 /// The canonical text of a value.
 pub fn to_string(value: &Value) -> String {
     let mut out = Vec::with_capacity(256);

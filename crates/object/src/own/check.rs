@@ -2,7 +2,7 @@
 
 use super::element::Element;
 use super::of::is_type;
-use super::rule::{Rule, element_of};
+use super::rule::{Defined, Item, Rule, element_of};
 use crate::json;
 use crate::schema::{Shape, Struct, Type};
 use crate::value::{Map, Str, Value};
@@ -66,6 +66,7 @@ impl Checker {
             Rule::Map(item) => self.map(value, |checker, map| checker.members(item, map)),
             Rule::Items(item, keys) => self.list(value, |checker, items| checker.items(item, keys, items)),
             Rule::Atomic(ty) => self.atomic(ty, value),
+            Rule::Defined(defined) | Rule::Whole(defined) => self.defined(defined, value),
         }
     }
 
@@ -76,7 +77,7 @@ impl Checker {
             Shape::Map(item) => self.value(Rule::Map(item), value),
             Shape::List(item) => self.list(value, |checker, items| {
                 for (index, value) in items.iter().enumerate() {
-                    checker.at(Element::Index(index as i64), Rule::of_item(item), value);
+                    checker.at(Element::Index(index as i64), Rule::of_type(item), value);
                 }
             }),
             _ => {}
@@ -104,21 +105,48 @@ impl Checker {
                 self.at(Element::Name(name.into()), Rule::Scalar(&TEXT), value);
                 continue;
             }
-            let Some(field) = schema.field(name) else {
+            let (rule, known) = Rule::Struct(schema).member(name);
+            let declared = known || schema.rest().is_some_and(|rest| Defined::of(rest.root()).allows(name));
+            if !declared {
                 let problem = "field not declared in schema".into();
                 return self.complaints.push(Complaint { path: format!(".{name}"), problem });
-            };
-            self.at(Element::Name(name.into()), Rule::of_field(field), value);
+            }
+            self.at(Element::Name(name.into()), rule, value);
+        }
+    }
+
+    /// A place that a definition describes: a map, a list that is owned as a whole, or anything.
+    fn defined(&mut self, defined: Defined, value: &Value) {
+        match value {
+            Value::Map(map) if !defined.node.is_list() => {
+                for (name, value) in map.iter() {
+                    if !defined.allows(name) {
+                        let problem = "field not declared in schema".into();
+                        return self.complaints.push(Complaint { path: format!(".{name}"), problem });
+                    }
+                    self.at(Element::Name(name.into()), Rule::Defined(defined).member(name).0, value);
+                }
+            }
+            Value::List(items) if !defined.node.is_object() => {
+                let item = defined.node.items().map(|node| Item::Defined(Defined { node, ..defined }));
+                for (index, value) in items.iter().enumerate() {
+                    let rule = item.map_or(Rule::Any, Rule::of_item);
+                    self.at(Element::Index(index as i64), rule, value);
+                }
+            }
+            _ if defined.node.is_object() => self.map(value, |_, _| {}),
+            _ if defined.node.is_list() => self.list(value, |_, _| {}),
+            _ => {}
         }
     }
 
     fn members(&mut self, item: &Type, map: &Map) {
         for (name, value) in map.iter() {
-            self.at(Element::Name(name.into()), Rule::of_item(item), value);
+            self.at(Element::Name(name.into()), Rule::of_type(item), value);
         }
     }
 
-    fn items(&mut self, item: &Type, keys: &[Str], items: &[Value]) {
+    fn items(&mut self, item: Item, keys: &[Str], items: &[Value]) {
         let mut seen: Vec<Element> = Vec::with_capacity(items.len());
         for (index, value) in items.iter().enumerate() {
             let element = match element_of(item, keys, value) {

@@ -6,9 +6,9 @@ use std::sync::LazyLock;
 
 use super::element::Element;
 use super::of::is_type;
-use super::rule::{ItemError, Rule, element_of};
+use super::rule::{Item, ItemError, Rule, element_of};
 use super::set::{FieldSet, Node};
-use crate::schema::{Struct, Type};
+use crate::schema::Struct;
 use crate::value::{Map, Str, Value};
 
 /// What has changed between two objects.
@@ -119,7 +119,7 @@ impl Level {
             })?;
         }
         // Something untyped that was a map and no longer is, or the other way round, has changed itself too.
-        let turned = matches!(rule, Rule::Any) && is_scalar(old) != is_scalar(new);
+        let turned = rule.is_free() && is_scalar(old) != is_scalar(new);
         self.adopt(step, below, old.is_none() || turned, new.is_none());
         Ok(())
     }
@@ -143,7 +143,7 @@ impl Level {
         }
     }
 
-    fn items(&mut self, item: &Type, keys: &[Str], old: &[Value], new: &[Value]) -> Result<(), ItemError> {
+    fn items(&mut self, item: Item, keys: &[Str], old: &[Value], new: &[Value]) -> Result<(), ItemError> {
         if old == new {
             return Ok(());
         }
@@ -213,7 +213,7 @@ struct Told<'a> {
 
 impl<'a> Told<'a> {
     /// All items, sorted by step; those alike in their order.
-    fn all(item: &Type, keys: &[Str], items: &'a [Value]) -> Result<Vec<Told<'a>>, ItemError> {
+    fn all(item: Item, keys: &[Str], items: &'a [Value]) -> Result<Vec<Told<'a>>, ItemError> {
         let told = items.iter().map(|value| Ok(Told { element: element_of(item, keys, value)?, value }));
         let mut told = told.collect::<Result<Vec<_>, _>>()?;
         told.sort_by(|left, right| left.element.cmp(&right.element));
@@ -252,9 +252,9 @@ fn each_member(
 /// Whether the place is compared as a whole: it has no parts, or both are empty, so that null and empty differ.
 fn is_leaf(rule: Rule, old: Option<&Value>, new: Option<&Value>) -> bool {
     match rule {
-        Rule::Scalar(_) | Rule::Atomic(_) => true,
+        Rule::Scalar(_) | Rule::Atomic(_) | Rule::Whole(_) => true,
         Rule::Items(..) => list_or_empty(old).is_empty() && list_or_empty(new).is_empty(),
-        Rule::Struct(_) | Rule::Map(_) | Rule::Any => {
+        Rule::Struct(_) | Rule::Map(_) | Rule::Any | Rule::Defined(_) => {
             map_or_empty(old).is_empty() && map_or_empty(new).is_empty()
         }
     }

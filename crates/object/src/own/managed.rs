@@ -300,13 +300,13 @@ impl Owner {
 fn splits_atomic(rule: Rule, set: &FieldSet) -> bool {
     set.nodes().iter().filter(|node| !node.children.is_empty()).any(|node| {
         let (below, _) = rule.child(&node.element);
-        matches!(below, Rule::Atomic(_)) || splits_atomic(below, &node.children)
+        matches!(below, Rule::Atomic(_) | Rule::Whole(_)) || splits_atomic(below, &node.children)
     })
 }
 
 fn join_atomic(rule: Rule, set: &FieldSet) -> FieldSet {
     let nodes = set.nodes().iter().map(|node| match rule.child(&node.element) {
-        (Rule::Atomic(_), _) => Node::leaf(node.element.clone()),
+        (Rule::Atomic(_) | Rule::Whole(_), _) => Node::leaf(node.element.clone()),
         (below, _) => Node { children: join_atomic(below, &node.children), ..node.clone() },
     });
     FieldSet::from_nodes(nodes.collect())

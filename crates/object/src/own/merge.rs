@@ -4,8 +4,8 @@
 //! lists that are owned item by item follow the order of the applied one where both have an item.
 
 use super::element::Element;
-use super::rule::{Rule, element_of};
-use crate::schema::{Struct, Type};
+use super::rule::{Item, Rule, element_of};
+use crate::schema::Struct;
 use crate::value::{Map, Str, Value};
 
 /// Lays `config` over `live`.
@@ -21,12 +21,10 @@ fn merge_value(rule: Rule, live: &mut Value, config: Value) {
             }
         }
         (Rule::Items(..), Value::List(live), Value::Null) if !live.is_empty() => {}
-        (Rule::Struct(_) | Rule::Map(_) | Rule::Any, Value::Map(live), Value::Map(config))
-            if !live.is_empty() =>
-        {
+        (rule, Value::Map(live), Value::Map(config)) if rule.has_members() && !live.is_empty() => {
             merge_members(rule, live, config);
         }
-        (Rule::Struct(_) | Rule::Map(_) | Rule::Any, Value::Map(live), Value::Null) if !live.is_empty() => {}
+        (rule, Value::Map(live), Value::Null) if rule.has_members() && !live.is_empty() => {}
         (_, live, config) => *live = config,
     }
 }
@@ -40,7 +38,7 @@ fn merge_members(rule: Rule, live: &mut Map, config: Map) {
     }
 }
 
-fn merge_items(item: &Type, keys: &[Str], live: &mut Vec<Value>, config: Vec<Value>) {
+fn merge_items(item: Item, keys: &[Str], live: &mut Vec<Value>, config: Vec<Value>) {
     let partners = Partners::new(item, keys, live, &config);
     let mut old: Vec<Option<Value>> = std::mem::take(live).into_iter().map(Some).collect();
     let mut new: Vec<Option<Value>> = config.into_iter().map(Some).collect();
@@ -79,7 +77,7 @@ enum Take {
 }
 
 impl Partners {
-    fn new(item: &Type, keys: &[Str], live: &[Value], config: &[Value]) -> Partners {
+    fn new(item: Item, keys: &[Str], live: &[Value], config: &[Value]) -> Partners {
         let element = |value: &Value| element_of(item, keys, value).ok();
         let mut index: Vec<(Element, usize)> =
             config.iter().enumerate().filter_map(|(at, value)| Some((element(value)?, at))).collect();

@@ -1,9 +1,9 @@
 //! Which fields an object has.
 
 use super::element::Element;
-use super::rule::{Rule, element_of};
+use super::rule::{Item, Rule, element_of};
 use super::set::{FieldSet, Node};
-use crate::schema::{Struct, Type};
+use crate::schema::Struct;
 use crate::value::{Map, Str, Value};
 
 /// The set of all fields of `object`: every leaf, every key of a map, every item of a list that is owned item
@@ -39,7 +39,7 @@ fn member(rule: Rule, name: &Str, value: &Value) -> Option<Node> {
     node(Element::Name(name.clone()), rule, value, !named || empty)
 }
 
-fn items_of(item: &Type, keys: &[Str], items: &[Value]) -> FieldSet {
+fn items_of(item: Item, keys: &[Str], items: &[Value]) -> FieldSet {
     let rule = Rule::of_item(item);
     let told = items.iter().filter_map(|value| Some((element_of(item, keys, value).ok()?, value)));
     let mut told: Vec<(Element, &Value)> = told.collect();

@@ -56,7 +56,9 @@ fn less(rule: Rule, value: &Value, set: &FieldSet) -> Value {
 fn remove(rule: Rule, value: &mut Value, set: &FieldSet) {
     match (rule, &mut *value) {
         (Rule::Scalar(_), _) => return,
-        (Rule::Any, Value::Bool(_) | Value::Int(_) | Value::Number(_) | Value::String(_)) => return,
+        (rule, Value::Bool(_) | Value::Int(_) | Value::Number(_) | Value::String(_)) if rule.is_free() => {
+            return;
+        }
         (Rule::Items(item, keys), Value::List(items)) => {
             let rule = Rule::of_item(item);
             items.retain_mut(|value| match element_of(item, keys, value) {
@@ -64,7 +66,7 @@ fn remove(rule: Rule, value: &mut Value, set: &FieldSet) {
                 Err(_) => true,
             });
         }
-        (Rule::Struct(_) | Rule::Map(_) | Rule::Any, Value::Map(map)) => {
+        (rule, Value::Map(map)) if rule.has_members() => {
             map.retain(|name, value| remove_at(rule.member(name).0, value, set.name(name)));
         }
         _ => *value = Value::Null,

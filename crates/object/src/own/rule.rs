@@ -2,6 +2,7 @@
 
 use super::element::Element;
 use crate::schema::{Field, Merge, Patch, Shape, Struct, Type};
+use crate::structural::{ListType, Node};
 use crate::value::{Map, Str, Value};
 
 /// How the parts of a value are owned.
@@ -16,9 +17,30 @@ pub enum Rule<'a> {
     /// Key by key.
     Map(&'a Type),
     /// Item by item, told apart by these fields, or by their values if there are none.
-    Items(&'a Type, &'a [Str]),
+    Items(Item<'a>, &'a [Str]),
+    /// As a definition says: property by property.
+    Defined(Defined<'a>),
+    /// As a definition says, but with one owner.
+    Whole(Defined<'a>),
     /// Nothing is known about it: a map is owned key by key, everything else as a whole.
     Any,
+}
+
+/// A place that a definition describes.
+#[derive(Debug, Clone, Copy)]
+pub struct Defined<'a> {
+    pub node: &'a Node,
+    /// Whether it or anything around it keeps what is not declared.
+    pub open: bool,
+}
+
+/// What the items of a list are.
+#[derive(Debug, Clone, Copy)]
+pub enum Item<'a> {
+    /// Of a built-in type.
+    Typed(&'a Type),
+    /// As a definition says.
+    Defined(Defined<'a>),
 }
 
 impl<'a> Rule<'a> {
@@ -27,9 +49,36 @@ impl<'a> Rule<'a> {
         Rule::new(&field.ty, &field.merge, Some(&field.patch))
     }
 
-    /// How an item of a list or a value of a map is owned.
-    pub fn of_item(ty: &'a Type) -> Rule<'a> {
+    /// How an item of a list is owned.
+    pub fn of_item(item: Item<'a>) -> Rule<'a> {
+        match item {
+            Item::Typed(ty) => Rule::of_type(ty),
+            Item::Defined(defined) => Rule::of_node(defined.node, defined.open),
+        }
+    }
+
+    /// How a value of a type is owned that no field says more about.
+    pub fn of_type(ty: &'a Type) -> Rule<'a> {
         Rule::new(ty, &Merge::Unsaid, None)
+    }
+
+    /// How a value is owned that a definition describes. Kubernetes: kube-openapi's schemaconv/openapi.go.
+    pub fn of_node(node: &'a Node, open: bool) -> Rule<'a> {
+        let defined = Defined { node, open: open || node.preserves() };
+        if let Some(ty) = node.scalar() {
+            return Rule::Scalar(ty);
+        }
+        match (node.is_list(), node.items(), node.list) {
+            (true, Some(item), ListType::Map) => {
+                Rule::Items(Item::Defined(Defined { node: item, ..defined }), node.keys())
+            }
+            (true, Some(item), ListType::Set) => {
+                Rule::Items(Item::Defined(Defined { node: item, ..defined }), &[])
+            }
+            (true, ..) => Rule::Whole(defined),
+            (false, ..) if node.is_atomic_map() => Rule::Whole(defined),
+            (false, ..) => Rule::Defined(defined),
+        }
     }
 
     fn new(ty: &'a Type, merge: &'a Merge, patch: Option<&'a Patch>) -> Rule<'a> {
@@ -38,11 +87,11 @@ impl<'a> Rule<'a> {
             (Shape::Struct(inner), Merge::Unsaid) if inner.atomic => Rule::Atomic(ty),
             (Shape::Struct(inner), _) => Rule::Struct(inner),
             (Shape::Map(item), _) => Rule::Map(item),
-            (Shape::List(item), Merge::Keyed(keys)) => Rule::Items(item, keys),
-            (Shape::List(item), Merge::Set) => Rule::Items(item, &[]),
+            (Shape::List(item), Merge::Keyed(keys)) => Rule::Items(Item::Typed(item), keys),
+            (Shape::List(item), Merge::Set) => Rule::Items(Item::Typed(item), &[]),
             // Kubernetes: kube-openapi's schemaconv; a list that only strategic merge knows merges all the same.
             (Shape::List(item), Merge::Unsaid) if patch.is_some_and(|patch| patch.merge) => {
-                Rule::Items(item, patch.map_or(&[], |patch| patch.key.as_slice()))
+                Rule::Items(Item::Typed(item), patch.map_or(&[], |patch| patch.key.as_slice()))
             }
             (Shape::List(_) | Shape::Raw | Shape::Or(..), _) => Rule::Atomic(ty),
             (Shape::Json, _) => Rule::Any,
@@ -52,9 +101,23 @@ impl<'a> Rule<'a> {
 
     /// The parts of `value` if they are owned one by one and known by name.
     pub fn members(self, value: &Value) -> Option<&Map> {
-        match (self, value) {
-            (Rule::Struct(_) | Rule::Map(_) | Rule::Any, Value::Map(map)) => Some(map),
+        match value {
+            Value::Map(map) if self.has_members() => Some(map),
             _ => None,
+        }
+    }
+
+    /// Whether a map of this rule is owned member by member.
+    pub fn has_members(self) -> bool {
+        matches!(self, Rule::Struct(_) | Rule::Map(_) | Rule::Any | Rule::Defined(_))
+    }
+
+    /// Whether a value of this rule may be a map or something without parts.
+    pub fn is_free(self) -> bool {
+        match self {
+            Rule::Any => true,
+            Rule::Defined(defined) => !defined.node.is_object(),
+            _ => false,
         }
     }
 
@@ -63,9 +126,13 @@ impl<'a> Rule<'a> {
         match self {
             Rule::Struct(ty) => match ty.field(name) {
                 Some(field) => (Rule::of_field(field), true),
-                None => (Rule::Any, false),
+                None => match ty.rest() {
+                    Some(rest) => Rule::of_node(rest.root(), false).member(name),
+                    None => (Rule::Any, false),
+                },
             },
-            Rule::Map(item) => (Rule::of_item(item), false),
+            Rule::Map(item) => (Rule::of_type(item), false),
+            Rule::Defined(defined) | Rule::Whole(defined) => defined.member(name),
             _ => (Rule::Any, false),
         }
     }
@@ -82,16 +149,45 @@ impl<'a> Rule<'a> {
     /// Whether a value of this rule is owned as a whole.
     pub fn is_leaf(self, value: &Value) -> bool {
         match self {
-            Rule::Scalar(_) | Rule::Atomic(_) => true,
-            Rule::Any => !matches!(value, Value::Map(_) | Value::Null),
+            Rule::Scalar(_) | Rule::Atomic(_) | Rule::Whole(_) => true,
+            _ if self.is_free() => !matches!(value, Value::Map(_) | Value::Null),
             _ => false,
         }
+    }
+}
+
+impl<'a> Defined<'a> {
+    /// The place at the root of a definition.
+    pub fn of(node: &'a Node) -> Defined<'a> {
+        Defined { node, open: node.preserves() }
+    }
+
+    /// How the member `name` is owned, and whether it is declared. The kind and the metadata of an embedded object
+    /// are declared without a word.
+    fn member(self, name: &str) -> (Rule<'a>, bool) {
+        let implied = self.node.is_embedded() && matches!(name, "kind" | "apiVersion" | "metadata");
+        match (self.node.property(name), self.node.additional()) {
+            (Some(node), _) => (Rule::of_node(node, self.open), true),
+            (None, Some(node)) if !implied => (Rule::of_node(node, self.open), false),
+            (None, _) => (Rule::Any, implied),
+        }
+    }
+
+    /// Whether a member `name` may be there.
+    pub fn allows(self, name: &str) -> bool {
+        let node = self.node;
+        let free = self.open || node.allows_any_property() || node.properties().next().is_none();
+        let implied = node.is_embedded() && matches!(name, "kind" | "apiVersion" | "metadata");
+        free || implied || node.member(name).is_some()
     }
 }
 
 /// Why a list item cannot be told from the others.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ItemError {
+    /// It is not what the schema of another version says.
+    #[error("{0}")]
+    Undeclared(String),
     /// It is null in a list of structs.
     #[error("associative list with keys may not have a null element")]
     Null,
@@ -117,7 +213,7 @@ pub enum ItemError {
 
 /// The step that leads to an item of a list that is owned item by item. A key field that the item lacks has
 /// the value that the schema gives it.
-pub fn element_of(item: &Type, keys: &[Str], value: &Value) -> Result<Element, ItemError> {
+pub fn element_of(item: Item, keys: &[Str], value: &Value) -> Result<Element, ItemError> {
     match value {
         Value::Map(_) if keys.is_empty() => Err(ItemError::MapInSet),
         Value::List(_) if keys.is_empty() => Err(ItemError::ListInSet),
@@ -129,8 +225,11 @@ pub fn element_of(item: &Type, keys: &[Str], value: &Value) -> Result<Element, I
     }
 }
 
-fn key_of(item: &Type, keys: &[Str], map: &Map) -> Result<Element, ItemError> {
-    let default = |key: &Str| item.as_struct()?.field(key)?.default.as_ref();
+fn key_of(item: Item, keys: &[Str], map: &Map) -> Result<Element, ItemError> {
+    let default = |key: &Str| match item {
+        Item::Typed(ty) => ty.as_struct()?.field(key)?.default.as_ref(),
+        Item::Defined(defined) => defined.node.property(key)?.default(),
+    };
     let fields: Vec<(Str, Value)> = keys
         .iter()
         .filter_map(|key| Some((key.clone(), map.get(key).or_else(|| default(key))?.clone())))

@@ -11,7 +11,7 @@ const SCALE_VERSION: &str = "autoscaling/v1";
 const REPLICAS: &str = "spec.replicas";
 
 /// The owners of an object that is scaled.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct ScaleOwners<'a> {
     /// The object.
     pub object: &'a Value,
@@ -19,7 +19,7 @@ pub struct ScaleOwners<'a> {
     pub api_version: &'a str,
     /// For every version of the kind the names, with dots, of the field that a Scale shows as `spec.replicas`;
     /// `None` if that version cannot be scaled.
-    pub paths: &'a [(&'a str, Option<&'a str>)],
+    pub paths: Vec<(&'a str, Option<&'a str>)>,
 }
 
 impl ScaleOwners<'_> {

@@ -3,11 +3,13 @@
 use std::borrow::Cow;
 
 use super::cap::cap;
+use super::check::check;
 use super::compare::Comparison;
 use super::managed::{Entry, Managed, Operation, Owner};
 use super::rule::ItemError;
 use super::set::FieldSet;
 use super::writer::Writer;
+use crate::schema::Struct;
 use crate::value::{Str, Value};
 
 impl Writer<'_> {
@@ -128,10 +130,23 @@ impl<'a> Changes<'a> {
         let Writer { versions, gvk, .. } = self.writer;
         let convert = |object: &Value| versions.convert(object, &gvk.api_version(), api_version);
         match (versions.schema(api_version), convert(self.old), convert(self.new)) {
-            (Some(schema), Some(old), Some(new)) => self.writer.compare(&schema, &old, &new),
+            (Some(schema), Some(old), Some(new)) => {
+                fits(&schema, &old).and_then(|()| fits(&schema, &new))?;
+                self.writer.compare(&schema, &old, &new)
+            }
             _ => Ok(Comparison::default()),
         }
     }
+}
+
+/// Kubernetes: a custom object that was converted has to be one of its version, or all its owners are forgotten.
+fn fits(schema: &Struct, object: &Value) -> Result<(), ItemError> {
+    if schema.rest().is_none() {
+        return Ok(());
+    }
+    let mut object = object.clone();
+    object.remove("metadata");
+    check(schema, &object).map_or(Ok(()), |problem| Err(ItemError::Undeclared(problem)))
 }
 
 /// Gives the entries of `new` the times of `old` if nothing but times has changed, so that such a write is none.

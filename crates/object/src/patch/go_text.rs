@@ -29,7 +29,7 @@ pub(super) fn go_list(items: &[Value]) -> String {
 }
 
 /// The name of the Go type that upstream's decoder would choose.
-pub(super) fn go_type(value: &Value) -> &'static str {
+pub fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "%!s(<nil>)",
         Value::Bool(_) => "bool",
@@ -62,7 +62,7 @@ fn write(value: &Value, verb: Verb, out: &mut String) {
         Value::Int(int) => {
             let _ = write!(out, "{int}");
         }
-        Value::Number(literal) => out.push_str(&float(literal.parse().unwrap_or_default())),
+        Value::Number(literal) => out.push_str(&go_float(literal.parse().unwrap_or_default())),
     }
 }
 
@@ -93,7 +93,7 @@ fn write_map(map: &Map, verb: Verb, out: &mut String) {
 }
 
 /// The fewest digits that say it; below 0.0001 and from a million on with an exponent of at least two digits.
-fn float(number: f64) -> String {
+pub fn go_float(number: f64) -> String {
     let scientific = format!("{number:e}");
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or_default();

@@ -3,10 +3,12 @@
 //! Invariant: canonical(canonical(x)) = canonical(x).
 
 use super::{Presence, Shape, Struct, Type};
+use crate::structural;
 use crate::value::{Map, Value};
 
 /// Brings `object` into canonical form: fields in schema order, empty ones left out or written as their
 /// presence says, free maps sorted by key. Unknown fields are kept, at the end.
+/// Kubernetes: an object of a kind that somebody defined is a map through and through, and its keys are sorted.
 pub fn canonical(ty: &Struct, object: &mut Value) {
     bring(ty, object, false);
 }
@@ -36,6 +38,10 @@ fn canonical_struct(ty: &Struct, map: &mut Map, stored: bool) {
         if written && !map.contains_key(&field.name) {
             map.insert(field.name.clone(), empty(field.presence, &field.ty));
         }
+    }
+    if ty.rest().is_some() {
+        map.values_mut().for_each(structural::sort);
+        return map.sort();
     }
     let ordered = map.keys().map(|name| rank(ty, name)).is_sorted();
     if !ordered {

@@ -15,6 +15,7 @@ pub use parse::{ParseError, Schemas, parse};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
+use crate::structural::Structural;
 use crate::value::{Str, Value};
 
 /// What may stand in a field.
@@ -88,6 +89,7 @@ pub struct Struct {
     /// Set for a kind, whose objects say what they are.
     named: OnceLock<()>,
     fields: OnceLock<Fields>,
+    rest: OnceLock<Arc<Structural>>,
 }
 
 #[derive(Debug, Default)]
@@ -181,6 +183,7 @@ impl Struct {
             atomic,
             named: OnceLock::new(),
             fields: OnceLock::new(),
+            rest: OnceLock::new(),
         }
     }
 
@@ -198,6 +201,17 @@ impl Struct {
     pub fn define(&self, fields: Vec<Field>, embedded: Vec<Embedded>) {
         let index = fields.iter().enumerate().map(|(at, field)| (field.name.clone(), at)).collect();
         let _ = self.fields.set(Fields { list: fields, index, embedded });
+    }
+
+    /// Says what stands beside the fields: whatever a definition declares. Only the first call counts.
+    pub fn define_rest(&self, rest: Arc<Structural>) {
+        let _ = self.rest.set(rest);
+    }
+
+    /// What stands beside the fields, for kinds that somebody defined; their objects are loose maps, of which
+    /// only the metadata has a type.
+    pub fn rest(&self) -> Option<&Structural> {
+        self.rest.get().map(|rest| &**rest)
     }
 
     fn inner(&self) -> &Fields {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{Alternative, Embedded, Field, Merge, Patch, Presence, Shape, Struct, Type};
 use crate::json;
-use crate::kind::{Column, Deprecated, KindData, NameRule, Rules, Scope, Subresource};
+use crate::kind::{Column, Deprecated, KindData, NameRule, Rules, ScalePaths, Scope, Subresource};
 use crate::names::GroupVersionKind;
 use crate::value::Str;
 
@@ -239,6 +239,7 @@ fn kind_line(kind: &mut KindData, line: &Line) -> Result<(), String> {
         "name" => kind.rules.name = name_rule(rest)?,
         "rules" => rest.split_whitespace().try_for_each(|rule| set_rule(&mut kind.rules, rule))?,
         "subresource" => kind.subresources.push(subresource(rest)?),
+        "scale" => kind.scale = Some(scale(rest)?),
         "column" => kind.columns.push(Column::parse(rest)?),
         _ => return Err(format!("unknown word {word:?} in a kind")),
     }
@@ -274,6 +275,7 @@ fn set_rule(rules: &mut Rules, rule: &str) -> Result<(), String> {
         "delete-answers-object" => &mut rules.delete_answers_object,
         "orphan-by-default" => &mut rules.orphan_by_default,
         "status-keeps-metadata" => &mut rules.status_keeps_metadata,
+        "plain-metadata" => &mut rules.plain_metadata,
         "status-on-create" => &mut rules.status_on_create,
         _ => return Err(format!("unknown rule {rule:?}")),
     };
@@ -292,6 +294,12 @@ fn subresource(text: &str) -> Result<Subresource, String> {
         }
     }
     Ok(subresource)
+}
+
+fn scale(text: &str) -> Result<ScalePaths, String> {
+    let mut paths = text.split_whitespace().map(Str::from);
+    let mut next = || paths.next().ok_or("scale wants three paths");
+    Ok(ScalePaths { spec_replicas: next()?, status_replicas: next()?, label_selector: next()? })
 }
 
 fn member(schemas: &Schemas, home: &Home, text: &str) -> Result<Member, String> {

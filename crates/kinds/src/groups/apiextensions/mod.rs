@@ -1,21 +1,30 @@
 //! apiextensions.k8s.io: which kinds do people define?
-//!
-//! Schemas are not looked at here, nor what has to be found in them.
 
 mod conversion;
+mod deletion;
 mod names;
+mod schema;
 mod v1beta1;
 mod version;
 
+pub use names::approval_condition;
+
 use mizzen_object::validate::field;
-use mizzen_object::{Action, Context, Path, Value, Violations, value};
+use mizzen_object::{Action, Context, Path, Value, Violations, json, value};
 
 use crate::Behaviour;
 
 pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
     match (version, kind) {
         ("v1beta1", "CustomResourceDefinition") => v1beta1::DEFINITION,
-        (_, "CustomResourceDefinition") => Behaviour { default, prepare, validate, ..Behaviour::NONE },
+        (_, "CustomResourceDefinition") => Behaviour {
+            default,
+            prepare,
+            validate,
+            warnings,
+            mark_deleted: deletion::mark,
+            ..Behaviour::NONE
+        },
         _ => Behaviour::NONE,
     }
 }
@@ -96,7 +105,7 @@ fn validate_spec(spec: &Value, old: Option<&Value>, violations: &mut Violations)
         }
     }
     names::validate_names(&spec["names"], &path.child("names"), violations);
-    version::validate_shared(spec, &path, violations);
+    version::validate_shared(spec, old, &path, violations);
     conversion::validate(spec, old, &path.child("conversion"), violations);
 }
 
@@ -120,6 +129,16 @@ fn validate_change(spec: &Value, old: &Value, violations: &mut Violations) {
         &path.child("names").child("plural"),
         violations,
     );
+}
+
+/// Formats that nobody knows are not checked; who brings in a new one is told.
+fn warnings(definition: &Value, old: Option<&Value>, context: &Context) -> Vec<String> {
+    if context.action == Action::Status {
+        return Vec::new();
+    }
+    let before: Vec<String> = old.map(version::unknown_formats).unwrap_or_default();
+    let formats = version::unknown_formats(definition).into_iter().filter(|format| !before.contains(format));
+    formats.map(|format| format!("unrecognized format {}", json::quote(&format))).collect()
 }
 
 fn is_established(definition: &Value) -> bool {

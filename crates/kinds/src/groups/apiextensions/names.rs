@@ -1,7 +1,7 @@
 //! What may a kind be called, and in whose name?
 
 use mizzen_object::validate::names;
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::{Path, Value, Violations, json};
 
 use crate::groups::client::Url;
 
@@ -91,12 +91,36 @@ impl Approval {
     }
 }
 
+fn is_protected(group: &str) -> bool {
+    let domains = ["k8s.io", "kubernetes.io"];
+    domains.iter().any(|domain| group == *domain || group.ends_with(&format!(".{domain}")))
+}
+
+/// The status, reason and message of the condition that says whether Kubernetes' community agreed to a group in
+/// one of its domains; none for other groups.
+pub fn approval_condition(definition: &Value) -> Option<(&'static str, &'static str, String)> {
+    if !is_protected(definition["spec"]["group"].str()) {
+        return None;
+    }
+    let said = definition["metadata"]["annotations"][APPROVED].str();
+    let demand = format!("protected groups must have approval annotation \"{APPROVED}\"");
+    Some(match Approval::of(definition) {
+        Approval::Missing => ("False", "MissingAnnotation", format!("{demand}, {RULES}")),
+        Approval::Bypassed => {
+            ("False", "UnapprovedAnnotation", format!("not approved: {}", json::quote(said)))
+        }
+        Approval::Given => ("True", "ApprovedAnnotation", format!("approved in {said}")),
+        Approval::Invalid => (
+            "False",
+            "InvalidAnnotation",
+            format!("{demand} with either a URL or a reason starting with \"unapproved\", {RULES}"),
+        ),
+    })
+}
+
 /// Kubernetes' own domains ask for a word on who agreed.
 pub(super) fn validate_approval(definition: &Value, old: Option<&Value>, violations: &mut Violations) {
-    let group = definition["spec"]["group"].str();
-    let protected = ["k8s.io", "kubernetes.io"]
-        .iter()
-        .any(|domain| group == *domain || group.ends_with(&format!(".{domain}")));
+    let protected = is_protected(definition["spec"]["group"].str());
     let approval = Approval::of(definition);
     if !protected || old.is_some_and(|old| Approval::of(old) == approval) {
         return;

@@ -6,6 +6,7 @@
 use mizzen_object::validate::names;
 use mizzen_object::{Path, Value, Violations};
 
+use super::schema::{self, Options};
 use crate::groups::internal;
 
 /// What versions have of their own, unless they all have the same: the API's name, and the whole's.
@@ -30,12 +31,8 @@ fn is_shared(spec: &Value, name: &str) -> bool {
 /// The versions one by one, and what they are together.
 pub(super) fn validate_versions(spec: &Value, old: Option<&Value>, path: &Path, violations: &mut Violations) {
     let (versions, path) = (spec["versions"].list(), path.child("versions"));
-    if old.is_none_or(|old| old["versions"].list().iter().all(has_schema)) {
-        for (index, _) in versions.iter().enumerate().filter(|(_, version)| !has_schema(version)) {
-            let path = path.index(index);
-            violations.required(path.child("schema").child("openAPIV3Schema"), "");
-        }
-    }
+    let options = Options::new(spec, old);
+    validate_presence(spec, old, &path, violations);
     for (index, version) in versions.iter().enumerate() {
         let path = path.index(index);
         let (name, wrong) = (version["name"].str(), names::is_dns1035_label(version["name"].str()));
@@ -44,7 +41,8 @@ pub(super) fn validate_versions(spec: &Value, old: Option<&Value>, path: &Path, 
         }
         validate_deprecation(version, &path.child("deprecationWarning"), violations);
         for (name, _) in SHARED.iter().filter(|(name, _)| !is_shared(spec, name)) {
-            validate_part(name, &version[*name], &path.child(name), violations);
+            let part = Part { spec, version: Some(version), name, old, options };
+            part.validate(&path.child(name), violations);
         }
     }
     let unique =
@@ -56,6 +54,45 @@ pub(super) fn validate_versions(spec: &Value, old: Option<&Value>, path: &Path, 
         violations.invalid(path, shown(spec), "must have exactly one version marked as storage version");
     }
     validate_first(versions, violations);
+}
+
+/// Every version has a schema, unless the old definition did without.
+fn validate_presence(spec: &Value, old: Option<&Value>, path: &Path, violations: &mut Violations) {
+    let demanded = old.is_none_or(|old| old["versions"].list().iter().all(has_schema));
+    let preserves = spec["preserveUnknownFields"].bool();
+    let versions = spec["versions"].list().iter().enumerate();
+    for (index, version) in versions.filter(|(_, version)| !has_schema(version)) {
+        let path = path.index(index);
+        let path = path.child("schema");
+        if demanded {
+            violations.required(path.child("openAPIV3Schema"), "");
+        } else if !preserves && version["served"].bool() {
+            violations.required(path.child("openAPIV3Schema"), "because otherwise all fields are pruned");
+        }
+    }
+    if preserves
+        && spec["versions"].list().iter().any(|version| schema::any(schema_of(version), &has_default))
+    {
+        let detail = "must be false in order to use defaults in the schema";
+        violations.invalid("spec.preserveUnknownFields", true, detail);
+    }
+}
+
+fn has_default(schema: &Value) -> bool {
+    schema.get("default").is_some()
+}
+
+fn schema_of(version: &Value) -> &Value {
+    &version["schema"]["openAPIV3Schema"]
+}
+
+/// The formats that nobody will check, of all schemas.
+pub(super) fn unknown_formats(definition: &Value) -> Vec<String> {
+    let spec = &definition["spec"];
+    match shared(spec, "schema") {
+        Some(schema) => schema::unknown_formats(&schema["openAPIV3Schema"]),
+        None => spec["versions"].list().iter().map(schema_of).flat_map(schema::unknown_formats).collect(),
+    }
 }
 
 fn has_schema(version: &Value) -> bool {
@@ -91,23 +128,121 @@ fn shown(spec: &Value) -> Value {
 }
 
 /// What the versions share.
-pub(super) fn validate_shared(spec: &Value, path: &Path, violations: &mut Violations) {
+pub(super) fn validate_shared(spec: &Value, old: Option<&Value>, path: &Path, violations: &mut Violations) {
+    let options = Options::new(spec, old);
     for (name, whole) in SHARED {
-        if let Some(part) = shared(spec, name) {
-            validate_part(name, part, &path.child(whole), violations);
+        if is_shared(spec, name) {
+            Part { spec, version: None, name, old, options }.validate(&path.child(whole), violations);
         }
     }
 }
 
-fn validate_part(name: &str, part: &Value, path: &Path, violations: &mut Violations) {
-    match name {
-        "subresources" => validate_scale(&part["scale"], path, violations),
-        "additionalPrinterColumns" => {
-            for (index, column) in part.list().iter().enumerate() {
-                validate_column(column, &path.index(index), violations);
+/// A part of a version, or of all versions together.
+struct Part<'a> {
+    spec: &'a Value,
+    version: Option<&'a Value>,
+    name: &'a str,
+    old: Option<&'a Value>,
+    options: Options,
+}
+
+impl Part<'_> {
+    fn validate(&self, path: &Path, violations: &mut Violations) {
+        let part = self.value(self.name);
+        match self.name {
+            "schema" => {
+                let path = path.child("openAPIV3Schema");
+                schema::validate(
+                    &part["openAPIV3Schema"],
+                    self.has_status(),
+                    self.options,
+                    &path,
+                    violations,
+                );
             }
+            "subresources" => validate_scale(&part["scale"], path, violations),
+            "additionalPrinterColumns" => {
+                for (index, column) in part.list().iter().enumerate() {
+                    validate_column(column, &path.index(index), violations);
+                }
+            }
+            _ => self.validate_selectable(part.list(), path, violations),
         }
-        _ => {}
+    }
+
+    /// A part by its name, if it belongs to the same whole.
+    fn value(&self, name: &str) -> &Value {
+        self.version.or(self.spec["versions"].list().first()).map_or(&Value::Null, |version| &version[name])
+    }
+
+    /// Whether the status is written on its own: in this version, or in any.
+    fn has_status(&self) -> bool {
+        let has = |version: &Value| version["subresources"].get("status").is_some();
+        match self.version {
+            Some(version) => has(version),
+            None => self.spec["versions"].list().iter().any(has),
+        }
+    }
+
+    /// Fields that can be selected are in the schema.
+    fn validate_selectable(&self, fields: &[Value], path: &Path, violations: &mut Violations) {
+        let together = is_shared(self.spec, "schema") == self.version.is_none();
+        let schema = &self.value("schema")["openAPIV3Schema"];
+        if fields.is_empty() {
+            return;
+        }
+        if !together || schema.is_null() {
+            let detail = match self.version {
+                Some(_) => "may only be set when `version.schema.openAPIV3Schema` is not included",
+                None => "may only be set when validations.schema is included",
+            };
+            return violations.invalid(path, "", detail);
+        }
+        let mut seen = Vec::new();
+        for (index, field) in fields.iter().enumerate() {
+            let path = path.index(index);
+            validate_field(field["jsonPath"].str(), schema, &mut seen, &path.child("jsonPath"), violations);
+        }
+        if seen.len() > MAX_SELECTABLE && !self.had_as_many(fields) {
+            violations.too_many(path, seen.len(), MAX_SELECTABLE);
+        }
+    }
+
+    /// Whether the old definition had these very fields.
+    fn had_as_many(&self, fields: &[Value]) -> bool {
+        let versions = self.old.map_or(&[] as &[Value], |old| old["versions"].list());
+        let same = |old: &&Value| self.version.is_none_or(|version| old["name"] == version["name"]);
+        versions.iter().find(same).is_some_and(|old| old["selectableFields"].list() == fields)
+    }
+}
+
+const MAX_SELECTABLE: usize = 8;
+
+fn validate_field(
+    text: &str,
+    schema: &Value,
+    seen: &mut Vec<String>,
+    path: &Path,
+    violations: &mut Violations,
+) {
+    if text.is_empty() {
+        return violations.required(path, "");
+    }
+    let place = match schema::resolve(text, schema, false) {
+        Ok(place) => place,
+        Err(error) => return violations.invalid(path, text, &format!("is an invalid path: {error}")),
+    };
+    if place.root == "metadata" {
+        violations.invalid(path, text, "must not point to fields in metadata");
+    }
+    if !matches!(place.schema["type"].str(), "string" | "boolean" | "integer") {
+        let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
+        violations.invalid(path, text, detail);
+    }
+    if seen.contains(&place.path) {
+        violations.duplicate(path, text);
+    } else {
+        seen.push(place.path);
     }
 }
 

@@ -251,7 +251,7 @@ fn who_scales_takes_the_replicas() {
     story.apply("one", r#"{"spec":{"replicas":1,"args":["x"]}}"#);
     let object = story.object.clone().unwrap();
     let paths = [("example.com/v1", Some("spec.replicas"))];
-    let owners = ScaleOwners { object: &object, api_version: "example.com/v1", paths: &paths };
+    let owners = ScaleOwners { object: &object, api_version: "example.com/v1", paths: paths.to_vec() };
     let mut old = value!({"metadata": {"uid": "u"}, "spec": {"replicas": 1}});
     old.entry("metadata").set("managedFields", owners.to_scale());
     let mut new = old.clone();

@@ -1,0 +1,156 @@
+//! What a definition's status says: which names it has, whether it is served, who agreed to it.
+
+use mizzen_object::{Value, value};
+
+use super::names::{Names, Taken, accept};
+
+/// Brings the status of a definition up to date; false if it was so already. `taken` are the names of its group.
+pub(super) fn update(definition: &mut Value, taken: &Taken, now: &str) -> bool {
+    let mut board = Board { definition, now, changed: false };
+    if let Some((status, reason, message)) = mizzen_kinds::approval_condition(board.definition) {
+        board.set("KubernetesAPIApprovalPolicyConformant", status, reason, &message);
+    }
+    board.accept_names(taken);
+    board.establish();
+    board.changed
+}
+
+/// Says in a definition's status that it is going, and how far it is.
+pub(super) fn terminate(
+    definition: &mut Value,
+    status: &str,
+    reason: &str,
+    message: &str,
+    now: &str,
+) -> bool {
+    let mut board = Board { definition, now, changed: false };
+    board.set("Terminating", status, reason, message);
+    board.changed
+}
+
+/// A status that is being written.
+struct Board<'a> {
+    definition: &'a mut Value,
+    now: &'a str,
+    changed: bool,
+}
+
+impl Board<'_> {
+    fn condition(&self, name: &str) -> &Value {
+        let conditions = self.definition["status"]["conditions"].list();
+        let found = conditions.iter().find(|condition| condition["type"].str() == name);
+        found.unwrap_or(&Value::Null)
+    }
+
+    fn holds(&self, name: &str) -> bool {
+        self.condition(name)["status"].str() == "True"
+    }
+
+    fn set(&mut self, name: &str, status: &str, reason: &str, message: &str) {
+        let known = self.condition(name);
+        let same = [("status", status), ("reason", reason), ("message", message)];
+        if same.iter().all(|(field, text)| known[*field].str() == *text) {
+            return;
+        }
+        // A condition that says the same for another reason has not changed since.
+        let since = match known["status"].str() == status {
+            true => known["lastTransitionTime"].clone(),
+            false => self.now.into(),
+        };
+        let condition = value!({
+            "type": name, "status": status, "lastTransitionTime": since, "reason": reason, "message": message,
+        });
+        let conditions = self.definition.entry("status").entry("conditions").make_list();
+        match conditions.iter_mut().find(|condition| condition["type"].str() == name) {
+            Some(known) => *known = condition,
+            None => conditions.push(condition),
+        }
+        self.changed = true;
+    }
+
+    fn accept_names(&mut self, taken: &Taken) {
+        let asked = Names::read(&self.definition["spec"]["names"]);
+        let had = Names::read(&self.definition["status"]["acceptedNames"]);
+        if asked == had {
+            return;
+        }
+        let (names, conflict) = accept(&asked, &had, taken);
+        if names != had {
+            self.definition.entry("status").set("acceptedNames", names.to_value());
+            self.changed = true;
+        }
+        match conflict {
+            None => self.set("NamesAccepted", "True", "NoConflicts", "no conflicts found"),
+            Some(conflict) => {
+                self.set("NamesAccepted", "False", conflict.reason, &conflict.message);
+                if self.condition("Established").is_null() {
+                    self.set("Established", "False", "NotAccepted", "not all names are accepted");
+                }
+            }
+        }
+    }
+
+    /// Once established, a definition stays so.
+    fn establish(&mut self) {
+        if self.holds("NamesAccepted") && !self.holds("Established") {
+            let message = "the initial names have been accepted";
+            self.set("Established", "True", "InitialNamesAccepted", message);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mizzen_object::json;
+
+    use super::*;
+
+    fn definition(kind: &str) -> Value {
+        let names =
+            format!(r#"{{"plural":"foos","singular":"foo","kind":"{kind}","listKind":"{kind}List"}}"#);
+        let text =
+            format!(r#"{{"metadata":{{}},"spec":{{"group":"example.com","names":{names}}},"status":{{}}}}"#);
+        json::parse(text.as_bytes()).unwrap()
+    }
+
+    fn told(definition: &Value) -> Vec<String> {
+        let conditions = definition["status"]["conditions"].list().iter();
+        conditions
+            .map(|it| format!("{}={} {}", it["type"].str(), it["status"].str(), it["reason"].str()))
+            .collect()
+    }
+
+    #[test]
+    fn a_definition_without_conflicts_is_established_at_once_and_stays_so() {
+        let mut definition = definition("Foo");
+        assert!(update(&mut definition, &Taken::default(), "now"));
+        assert_eq!(
+            told(&definition),
+            ["NamesAccepted=True NoConflicts", "Established=True InitialNamesAccepted"]
+        );
+        assert!(!update(&mut definition, &Taken::default(), "later"), "nothing is left to say");
+    }
+
+    #[test]
+    fn a_conflict_keeps_a_definition_waiting_until_the_name_is_free() {
+        let mut definition = definition("Foo");
+        let mut taken = Taken::default();
+        taken.add(&Names { kind: "Foo".into(), ..Names::default() });
+        assert!(update(&mut definition, &taken, "now"));
+        assert_eq!(told(&definition), ["NamesAccepted=False KindConflict", "Established=False NotAccepted"]);
+        assert!(!update(&mut definition, &taken, "later"));
+        assert!(update(&mut definition, &Taken::default(), "later"));
+        assert_eq!(
+            told(&definition),
+            ["NamesAccepted=True NoConflicts", "Established=True InitialNamesAccepted"]
+        );
+    }
+
+    #[test]
+    fn a_group_of_kubernetes_own_tells_who_agreed() {
+        let mut definition = definition("Foo");
+        definition.entry("spec").set("group", "x.k8s.io");
+        update(&mut definition, &Taken::default(), "now");
+        assert_eq!(told(&definition)[0], "KubernetesAPIApprovalPolicyConformant=False MissingAnnotation");
+    }
+}

@@ -1,0 +1,150 @@
+//! Follows the definitions in the store: each change is served, and its status written, before the next is looked at.
+//!
+//! Whoever changes a definition waits until that has happened ([`settled`]), so that a kind can be used as soon as
+//! its definition has been accepted.
+//!
+//! Invariant: everything is decided from what is stored; a change that was not seen is made up for by the next.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use mizzen_object::{Status, Value, json};
+use mizzen_registry::{Key, Resource, Revision};
+use tokio::time::timeout;
+use tracing::warn;
+
+use super::definition::Definition;
+use super::{conditions, finalize};
+use crate::server::Inner;
+use crate::verbs;
+
+/// How long a writer waits at most until his definition is served.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Serves what is defined already, and goes on following.
+pub(crate) async fn start(server: &Arc<Inner>) {
+    let Some(resource) = resource(server) else { return };
+    let seen = load(server, &resource).await;
+    server.definitions.reach(seen);
+    tokio::spawn(follow(Arc::downgrade(server), resource, seen));
+}
+
+/// Waits until everything that was changed so far is served.
+pub(crate) async fn settled(server: &Arc<Inner>) {
+    let Some(resource) = resource(server) else { return };
+    let target = resource.space().snapshot().revision();
+    let mut reached = server.definitions.reached();
+    let far_enough = reached.wait_for(|reached| reached.is_none_or(|reached| reached >= target));
+    let _ = timeout(PATIENCE, far_enough).await;
+}
+
+/// The resource of definitions themselves.
+pub(crate) fn resource(server: &Inner) -> Option<Resource> {
+    server.catalog.get("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+}
+
+async fn load(server: &Arc<Inner>, resource: &Resource) -> Revision {
+    let snapshot = resource.space().snapshot();
+    server.catalog.define_all(snapshot.range("", None));
+    for name in server.catalog.unsettled() {
+        settle(server, resource, &name).await;
+    }
+    snapshot.at()
+}
+
+async fn follow(server: Weak<Inner>, resource: Resource, mut seen: Revision) {
+    loop {
+        let Ok(mut watch) = resource.space().watch(seen) else {
+            let Some(server) = server.upgrade() else { return };
+            seen = load(&server, &resource).await;
+            server.definitions.reach(seen);
+            continue;
+        };
+        while let Ok(events) = watch.next().await {
+            let Some(server) = server.upgrade() else { return };
+            for event in events {
+                settle(&server, &resource, &event.record.key).await;
+                seen = event.revision;
+                server.definitions.reach(seen);
+            }
+        }
+    }
+}
+
+/// Serves a definition as it is stored now, and whatever its names had kept from being served.
+async fn settle(server: &Arc<Inner>, resource: &Resource, name: &str) {
+    let mut names = VecDeque::from([name.to_string()]);
+    while let Some(name) = names.pop_front() {
+        match settle_one(server, resource, &name).await {
+            Ok(true) => names.extend(server.catalog.waiting(&name)),
+            Ok(false) => {}
+            Err(status) => warn!(definition = name, error = status.message, "it could not be settled"),
+        }
+    }
+}
+
+/// Whether names may have become free by it.
+async fn settle_one(server: &Arc<Inner>, resource: &Resource, name: &str) -> Result<bool, Status> {
+    let before = server.catalog.definition(name);
+    if !refresh(server, resource, name) {
+        return Ok(before.is_some());
+    }
+    let group = name.split_once('.').map_or("", |(_, group)| group);
+    let taken = server.catalog.taken(group);
+    change(server, name, |definition, now| conditions::update(definition, &taken, now)).await?;
+    let after = server.catalog.definition(name);
+    if after.as_ref().is_some_and(|definition| definition.is_terminating) {
+        let (reason, message) = ("InstanceDeletionInProgress", "CustomResource deletion is in progress");
+        change(server, name, |definition, now| {
+            is_pending(definition) && conditions::terminate(definition, "True", reason, message, now)
+        })
+        .await?;
+        finalize::begin(server, name);
+    }
+    let names =
+        |definition: Option<Arc<Definition>>| definition.map(|definition| definition.accepted.clone());
+    let (before, after) = (names(before), names(after));
+    Ok(before.is_some() && before != after)
+}
+
+/// Whether a definition has been deleted and nobody has begun with its objects.
+fn is_pending(definition: &Value) -> bool {
+    let conditions = definition["status"]["conditions"].list();
+    conditions.iter().any(|condition| condition["reason"].str() == "InstanceDeletionPending")
+}
+
+/// Serves a definition as it is stored now; false if it is gone.
+fn refresh(server: &Inner, resource: &Resource, name: &str) -> bool {
+    match resource.space().snapshot().get(name) {
+        Some(record) => server.catalog.define(record),
+        None => server.catalog.forget(name),
+    }
+    server.catalog.definition(name).is_some()
+}
+
+/// Changes the status of a definition, again if somebody else was faster. `edit` says whether there is anything to
+/// change.
+pub(super) async fn change(
+    server: &Arc<Inner>,
+    name: &str,
+    edit: impl Fn(&mut Value, &str) -> bool,
+) -> Result<(), Status> {
+    let Some(resource) = resource(server) else { return Ok(()) };
+    loop {
+        let Ok(object) = server.registry.get(&resource, &Key::new("", name), "") else { return Ok(()) };
+        let mut definition = object.value();
+        if !edit(&mut definition, &server.registry.timestamp()) {
+            return Ok(());
+        }
+        let body = json::to_string(&definition).into();
+        match verbs::put_status(server, &resource, name, body).await {
+            Err(status) if status.code == 409 => continue,
+            Err(status) if status.code == 404 => return Ok(()),
+            outcome => {
+                refresh(server, &resource, name);
+                return outcome;
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Which kinds have people defined? CustomResourceDefinitions, from the moment one is stored to the moment its last
+//! object is gone.
+//!
+//! `definition` is one of them, `snapshot` all of them at one moment, `follow` keeps that up to date: it accepts
+//! names (`names`), writes conditions (`conditions`) and sees to it that a deleted definition's objects go first
+//! (`finalize`). `convert` turns objects into other versions.
+
+mod conditions;
+mod convert;
+mod definition;
+mod finalize;
+mod follow;
+mod names;
+mod snapshot;
+
+pub(crate) use definition::Definition;
+pub(crate) use follow::{settled, start};
+pub(crate) use names::Taken;
+pub(crate) use snapshot::Snapshot;
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
+use mizzen_object::{Kind, Status, Value};
+use mizzen_registry::Revision;
+use tokio::sync::watch;
+
+use crate::admission::Write;
+
+/// How far definitions have been followed.
+pub(crate) struct Definitions {
+    /// None until somebody follows.
+    reached: watch::Sender<Option<Revision>>,
+    /// The deleted ones whose objects are being deleted.
+    finalizing: Mutex<HashSet<String>>,
+}
+
+impl Default for Definitions {
+    fn default() -> Definitions {
+        Definitions { reached: watch::Sender::new(None), finalizing: Mutex::default() }
+    }
+}
+
+impl Definitions {
+    fn reach(&self, revision: Revision) {
+        self.reached.send_if_modified(|reached| {
+            let further = reached.is_none_or(|reached| reached < revision);
+            *reached = (*reached).max(Some(revision));
+            further
+        });
+    }
+
+    fn reached(&self) -> watch::Receiver<Option<Revision>> {
+        self.reached.subscribe()
+    }
+
+    /// False if somebody does that already.
+    fn begin_finalizing(&self, name: &str) -> bool {
+        self.finalizing.lock().unwrap_or_else(PoisonError::into_inner).insert(name.into())
+    }
+
+    fn end_finalizing(&self, name: &str) {
+        self.finalizing.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+    }
+}
+
+/// Whether objects of this kind define kinds.
+pub(crate) fn defines(kind: &Kind) -> bool {
+    kind.gvk.group == "apiextensions.k8s.io" && kind.gvk.kind == "CustomResourceDefinition"
+}
+
+/// Nothing is made of a kind whose definition is going.
+pub(crate) fn admit(write: &Write, object: &Value) -> Result<(), Status> {
+    let (resource, catalog) = (write.call.resource, &write.call.server.catalog);
+    if write.old.is_some() || !resource.is_custom() {
+        return Ok(());
+    }
+    let kind = resource.kind().resource();
+    let definition = catalog.definition(&format!("{}.{}", kind.resource, kind.group));
+    match definition.is_some_and(|definition| definition.is_terminating) {
+        true => {
+            let why = "create not allowed while custom resource definition is terminating";
+            Err(Status::forbidden(&kind, object["metadata"]["name"].str(), why))
+        }
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,40 @@
+//! Which requests about custom objects are answered, and how the others are refused.
+//!
+//! Kubernetes: custom resources have a handler of their own (apiserver/customresource_handler.go), which does not know
+//! of most refusals that built-in resources have, and has others.
+
+use mizzen_object::{Details, Status};
+use mizzen_registry::Resource;
+
+use crate::request::ResourcePath;
+
+/// Whether a path leads nowhere for this verb: all namespaces together can only be read.
+pub(super) fn leads_nowhere(resource: &Resource, path: &ResourcePath, verb: &str) -> bool {
+    resource.kind().is_namespaced() && path.namespace.is_empty() && !matches!(verb, "list" | "watch")
+}
+
+/// Whether the resource has the verb at all.
+pub(super) fn allowed(resource: &Resource, path: &ResourcePath, verb: &str) -> Result<(), Status> {
+    let kind = resource.kind();
+    let known = match path.subresource.as_str() {
+        "" => verb != "unknown",
+        name if kind.subresource(name).is_some() => matches!(verb, "get" | "update" | "patch"),
+        _ => return Err(Status::not_found(&kind.resource(), &path.name)),
+    };
+    if !known {
+        return Err(not_supported(resource, if verb == "unknown" { "" } else { verb }));
+    }
+    if path.name.is_empty() && matches!(verb, "update" | "patch") {
+        return Err(Status::bad_request("name must be provided"));
+    }
+    Ok(())
+}
+
+/// 405: the resource does not have the verb.
+fn not_supported(resource: &Resource, verb: &str) -> Status {
+    let kind = resource.kind();
+    let (group, plural) = (&kind.gvk.group, &kind.plural);
+    let message = format!("{verb} is not supported on resources of kind \"{plural}.{group}\"");
+    let details = Details { group: group.clone(), kind: plural.clone(), ..Details::default() };
+    Status { details: Some(Box::new(details)), ..Status::method_not_allowed(message) }
+}

@@ -1,0 +1,155 @@
+//! Are the defaults of a schema what the schema itself demands?
+
+use std::sync::Arc;
+
+use mizzen_object::schema::Struct;
+use mizzen_object::structural::Structural;
+use mizzen_object::{Map, Path, Value, Violation, Violations};
+
+use super::walk;
+
+/// All that is wrong with the defaults of a structural schema.
+pub(super) fn validate(schema: &Value, pruned: bool, path: &Path, violations: &mut Violations) {
+    if !walk::any(schema, &|schema| schema.get("default").is_some()) {
+        return;
+    }
+    let checker = Checker { object_meta: crate::object_meta(), pruned };
+    checker.walk(schema, &Around { root: schema, steps: Vec::new(), in_meta: false }, true, path, violations);
+}
+
+/// Whether any default has fields that its schema does not know.
+pub(super) fn has_unknown_fields(schema: &Value) -> bool {
+    walk::any(schema, &|schema| schema.get("default").is_some_and(|default| !is_pruned(schema, default)))
+}
+
+fn is_pruned(schema: &Value, default: &Value) -> bool {
+    let mut pruned = default.clone();
+    Structural::compile(schema, false).prune_value(&mut pruned);
+    pruned == *default
+}
+
+struct Checker {
+    object_meta: Arc<Struct>,
+    /// Whether defaults must not have unknown fields.
+    pruned: bool,
+}
+
+/// The object around a default, and the way from it to the default.
+#[derive(Clone)]
+struct Around<'a> {
+    root: &'a Value,
+    steps: Vec<Step<'a>>,
+    in_meta: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    Child(&'a str),
+    Index,
+}
+
+impl Checker {
+    fn walk<'a>(
+        &self,
+        schema: &'a Value,
+        around: &Around<'a>,
+        resource: bool,
+        path: &Path,
+        violations: &mut Violations,
+    ) {
+        let resource = resource || schema["x-kubernetes-embedded-resource"].bool();
+        let own = Around { root: schema, steps: Vec::new(), in_meta: false };
+        let around = if resource { &own } else { around };
+        if let Some(default) = schema.get("default").filter(|default| !default.is_null()) {
+            self.check(schema, default, around, &path.child("default"), violations);
+        }
+        if let Some(items) = schema.get("items") {
+            self.walk(items, &around.step(Step::Index), false, &path.child("items"), violations);
+        }
+        let places = path.child("properties");
+        for (name, below) in schema["properties"].entries() {
+            let mut inside = around.step(Step::Child(name));
+            inside.in_meta |= resource && matches!(name, "metadata" | "apiVersion" | "kind");
+            self.walk(below, &inside, false, &places.key(name), violations);
+        }
+    }
+
+    fn check(
+        &self,
+        schema: &Value,
+        default: &Value,
+        around: &Around,
+        path: &Path,
+        violations: &mut Violations,
+    ) {
+        let compiled = Structural::compile(schema, false);
+        if around.in_meta {
+            if let Some(wrong) = self.wrong_metadata(default, around) {
+                let detail = format!("must result in valid metadata: {wrong}");
+                return violations.invalid(path, default.clone(), &detail);
+            }
+        } else {
+            if self.pruned && !is_pruned(schema, default) {
+                violations.invalid(path, default.clone(), "must not have unknown fields");
+            }
+            if !self.is_sound(&compiled, default, path, violations) {
+                return;
+            }
+        }
+        compiled.validate_at(default, &path.to_string(), violations);
+    }
+
+    /// Whether the embedded objects in a default are objects.
+    fn is_sound(
+        &self,
+        compiled: &Structural,
+        default: &Value,
+        path: &Path,
+        violations: &mut Violations,
+    ) -> bool {
+        let before = violations.0.len();
+        match compiled.coerce_at(&mut default.clone(), &self.object_meta, path) {
+            Err(violation) => violations.0.push(violation),
+            Ok(_) => compiled.validate_embedded_at(default, path, violations),
+        }
+        violations.0.len() == before
+    }
+
+    /// What is wrong with the metadata that a default inside it makes.
+    fn wrong_metadata(&self, default: &Value, around: &Around) -> Option<String> {
+        let mut root = around.root.clone();
+        root.set("x-kubernetes-embedded-resource", true);
+        let compiled = Structural::compile(&root, false);
+        let mut object = around.object(default);
+        let mut violations = Violations::default();
+        match compiled.coerce_at(&mut object, &self.object_meta, &Path::new("")) {
+            Err(violation) => violations.0.push(violation),
+            Ok(_) => compiled.validate_embedded_at(&object, &Path::new(""), &mut violations),
+        }
+        let texts: Vec<String> = violations.0.iter().map(Violation::to_string).collect();
+        match texts.as_slice() {
+            [] => None,
+            [one] => Some(one.clone()),
+            many => Some(format!("[{}]", many.join(", "))),
+        }
+    }
+}
+
+impl<'a> Around<'a> {
+    fn step(&self, step: Step<'a>) -> Around<'a> {
+        let mut around = self.clone();
+        around.steps.push(step);
+        around
+    }
+
+    /// The object that has nothing but the default, and says what it is.
+    fn object(&self, default: &Value) -> Value {
+        let mut object = self.steps.iter().rev().fold(default.clone(), |value, step| match step {
+            Step::Child(name) => [(*name, value)].into_iter().collect::<Map>().into(),
+            Step::Index => vec![value].into(),
+        });
+        object.set_default("apiVersion", "validation/v1");
+        object.set_default("kind", "Validation");
+        object
+    }
+}

@@ -1,0 +1,105 @@
+//! Paths of fields in a schema: `.spec.replicas`, `.spec.ports['http'].name`.
+
+use mizzen_object::Value;
+
+/// A place that a path leads to.
+pub(in super::super) struct Place<'a> {
+    /// The schema there; none where anything may stand.
+    pub schema: &'a Value,
+    /// The path in one form, however it was written.
+    pub path: String,
+    /// The first field of the path.
+    pub root: String,
+}
+
+/// Follows a path through a schema; the error is worded for the author. Kubernetes: `ValidFieldPath` in
+/// apiextensions-apiserver's schema/cel/validation.go.
+pub(in super::super) fn resolve<'a>(
+    path: &str,
+    schema: &'a Value,
+    quoted: bool,
+) -> Result<Place<'a>, String> {
+    let mut place = Place { schema, path: String::new(), root: String::new() };
+    let mut tokens = tokens(path).into_iter();
+    while let Some(token) = tokens.next() {
+        let mut next = || tokens.next().ok_or_else(|| "unexpected end of JSON path".to_string());
+        match token {
+            "." => {
+                let name = next()?;
+                place.enter(name)?;
+            }
+            "[" if !quoted => return Err("array notation is not allowed".into()),
+            "[" => {
+                let text = next()?;
+                let inner = text.strip_prefix('\'').and_then(|text| text.strip_suffix('\''));
+                let inner = inner.ok_or_else(|| format!("expected single quoted string but got {text}"))?;
+                place.enter(&unescape(inner)?)?;
+                match next()? {
+                    "]" => {}
+                    other => return Err(format!("expected ] but got {other}")),
+                }
+            }
+            other => return Err(format!("expected [ or . but got: {other}")),
+        }
+    }
+    Ok(place)
+}
+
+impl Place<'_> {
+    fn enter(&mut self, name: &str) -> Result<(), String> {
+        let nowhere = || "does not refer to a valid field".to_string();
+        let (below, step) = if !self.schema["properties"].is_empty() {
+            let below = self.schema["properties"].get(name).ok_or_else(nowhere)?;
+            (below, format!(".{name}"))
+        } else {
+            (self.schema.get("additionalProperties").ok_or_else(nowhere)?, format!("[{name}]"))
+        };
+        if self.path.is_empty() {
+            self.root = name.into();
+        }
+        self.schema = below;
+        self.path += &step;
+        Ok(())
+    }
+}
+
+/// Delimiters, quoted texts, and what stands between.
+fn tokens(path: &str) -> Vec<&str> {
+    let mut tokens = Vec::new();
+    let mut rest = path;
+    while let Some(first) = rest.chars().next() {
+        let end = match first {
+            '.' | '[' | ']' => 1,
+            '\'' => quote_end(rest),
+            _ => rest.find(['.', '[', ']']).unwrap_or(rest.len()),
+        };
+        let (token, after) = rest.split_at(end);
+        tokens.push(token);
+        rest = after;
+    }
+    tokens
+}
+
+/// Where a text in quotation marks ends.
+fn quote_end(text: &str) -> usize {
+    let closing = text.match_indices('\'').skip(1).find(|(at, _)| text.as_bytes()[at - 1] != b'\\');
+    closing.map_or(text.len(), |(at, _)| at + 1)
+}
+
+fn unescape(text: &str) -> Result<String, String> {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(char) = chars.next() {
+        match char {
+            '\\' => match chars.next() {
+                Some(escaped @ ('\\' | '\'' | '"')) => out.push(escaped),
+                Some('n') => out.push('\n'),
+                Some('t') => out.push('\t'),
+                Some('r') => out.push('\r'),
+                _ => return Err("invalid string literal: invalid syntax".into()),
+            },
+            char => out.push(char),
+        }
+    }
+    Ok(out)
+}

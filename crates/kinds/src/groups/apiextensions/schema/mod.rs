@@ -1,0 +1,147 @@
+//! Is the schema of a version one that objects can be judged by?
+//!
+//! First whether it is structural, so that every field has one type that can be found without looking at any
+//! object; then whether its defaults are what it demands itself; then what is forbidden or does not fit together.
+//! Kubernetes: apiextensions-apiserver, pkg/apis/apiextensions/validation and pkg/apiserver/schema.
+
+mod defaults;
+mod expressions;
+mod field_path;
+mod list;
+mod nested;
+mod openapi;
+mod shown;
+mod structural;
+mod walk;
+
+pub(super) use field_path::resolve;
+pub(super) use walk::{any, unknown_formats};
+
+use mizzen_object::{Path, Value, Violations};
+
+/// What is demanded of schemas. What the old definition broke already is let through.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Options {
+    /// That it is structural.
+    structural: bool,
+    /// That defaults have no unknown fields.
+    pruned_defaults: bool,
+    /// That the items of sets have one owner.
+    atomic_sets: bool,
+    /// That the keys of lists are always there.
+    certain_keys: bool,
+    /// That types are types.
+    known_types: bool,
+}
+
+impl Options {
+    pub fn new(spec: &Value, old: Option<&Value>) -> Options {
+        let before = |broken: fn(&Value) -> bool| old.is_some_and(|old| schemas(old).any(broken));
+        let demands = |schema: &Value| any(schema, &|schema| is_extended(schema));
+        Options {
+            structural: !spec["preserveUnknownFields"].bool()
+                || schemas(spec).any(demands)
+                || !before(|schema| !structural::is_structural(schema)),
+            pruned_defaults: !before(defaults::has_unknown_fields),
+            atomic_sets: !before(|schema| any(schema, &|schema| !list::has_atomic_items(schema))),
+            certain_keys: !before(|schema| any(schema, &|schema| !list::has_certain_keys(schema))),
+            known_types: !before(|schema| any(schema, &|schema| !openapi::has_known_type(schema))),
+        }
+    }
+}
+
+/// The schemas of all versions.
+fn schemas(spec: &Value) -> impl Iterator<Item = &Value> {
+    spec["versions"].list().iter().map(|version| &version["schema"]["openAPIV3Schema"])
+}
+
+fn is_extended(schema: &Value) -> bool {
+    const WORDS: [&str; 7] = [
+        "default",
+        "x-kubernetes-embedded-resource",
+        "x-kubernetes-preserve-unknown-fields",
+        "x-kubernetes-int-or-string",
+        "x-kubernetes-list-map-keys",
+        "x-kubernetes-list-type",
+        "x-kubernetes-validations",
+    ];
+    WORDS.iter().any(|word| schema.get(word).is_some())
+}
+
+/// All that is wrong with a version's schema, which `path` leads to.
+pub(super) fn validate(
+    schema: &Value,
+    has_status: bool,
+    options: Options,
+    path: &Path,
+    all: &mut Violations,
+) {
+    if schema.as_map().is_none() {
+        return;
+    }
+    let mut violations = Violations::default();
+    if has_status {
+        validate_root(schema, path, &mut violations);
+    }
+    if schema["nullable"].bool() {
+        violations.forbidden(path.child("nullable"), "nullable cannot be true at the root");
+    }
+    let unsupported = structural::unsupported(schema);
+    let sound = options.structural && unsupported.is_none() && {
+        let before = violations.0.len();
+        structural::validate(schema, path, &mut violations);
+        if violations.0.len() == before {
+            defaults::validate(schema, options.pruned_defaults, path, &mut violations);
+        }
+        violations.0.len() == before
+    };
+    openapi::validate(schema, options, sound, path, &mut violations);
+    if let Some(word) = unsupported.filter(|_| options.structural && violations.is_empty()) {
+        violations.invalid(path, "", &word);
+    }
+    all.0.append(&mut violations.0);
+}
+
+const AT_ROOT: [&str; 22] = [
+    "Description",
+    "Type",
+    "Format",
+    "Title",
+    "Maximum",
+    "ExclusiveMaximum",
+    "Minimum",
+    "ExclusiveMinimum",
+    "MaxLength",
+    "MinLength",
+    "Pattern",
+    "MaxItems",
+    "MinItems",
+    "UniqueItems",
+    "MultipleOf",
+    "Required",
+    "Items",
+    "Properties",
+    "ExternalDocs",
+    "Example",
+    "XPreserveUnknownFields",
+    "XValidations",
+];
+
+/// With a status that is written on its own the whole object can only be described, not judged. The first field
+/// that does more is told.
+fn validate_root(schema: &Value, path: &Path, violations: &mut Violations) {
+    let whole = shown::internal(schema);
+    for (name, value) in whole.entries().filter(|(_, value)| !value.is_empty()) {
+        if name == "Type" && value.str() != "object" {
+            let detail = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
+            return violations.invalid(path.child("type"), value.str(), detail);
+        }
+        if !AT_ROOT.contains(&name) {
+            let allowed = AT_ROOT.join(" ");
+            let detail = format!(
+                "only [{allowed}] fields are allowed at the root of the schema if the status subresource is enabled"
+            );
+            return violations.invalid(path, whole.clone(), &detail);
+        }
+    }
+}

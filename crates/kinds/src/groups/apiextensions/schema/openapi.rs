@@ -1,0 +1,163 @@
+//! What a schema may not say, or not together.
+
+use mizzen_object::{Path, Value, Violations};
+
+use super::{Options, expressions, list};
+
+const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
+
+/// Whether a schema has a type that there is, or none.
+pub(super) fn has_known_type(schema: &Value) -> bool {
+    let ty = schema["type"].str();
+    ty.is_empty() || TYPES.contains(&ty)
+}
+
+/// All that is wrong with a schema and those inside it. `sound` says that it is structural, so that expressions can
+/// be looked at.
+pub(super) fn validate(
+    schema: &Value,
+    options: Options,
+    sound: bool,
+    path: &Path,
+    violations: &mut Violations,
+) {
+    let around = Around { options, sound, root: true, in_meta: false, no_defaults: None, uncorrelated: None };
+    let mut found = Found::default();
+    walk(schema, &around, path, &mut found);
+    violations.0.append(&mut found.schema.0);
+    violations.0.append(&mut found.expressions.0);
+}
+
+/// What is wrong: expressions are told last.
+#[derive(Default)]
+pub(super) struct Found {
+    pub schema: Violations,
+    pub expressions: Violations,
+}
+
+/// Where a schema stands.
+#[derive(Clone)]
+pub(super) struct Around<'a> {
+    pub options: Options,
+    pub sound: bool,
+    root: bool,
+    /// Inside the metadata or the names of an object.
+    in_meta: bool,
+    /// Why there may be no defaults.
+    no_defaults: Option<String>,
+    /// The place around here from which on old values are not known.
+    pub uncorrelated: Option<&'a Path<'a>>,
+}
+
+fn walk(schema: &Value, around: &Around, path: &Path, found: &mut Found) {
+    if schema.as_map().is_none() {
+        return;
+    }
+    let before = found.schema.0.len();
+    standard(schema, around, path, &mut found.schema);
+    let here = Around { root: false, ..around.clone() };
+    additional(schema, &here, path, found);
+    properties(schema, around, path, found);
+    let plain = Around { sound: false, ..here.clone() };
+    walk(&schema["not"], &plain, &path.child("not"), found);
+    for name in ["allOf", "oneOf", "anyOf"] {
+        let path = path.child(name);
+        for (index, below) in schema[name].list().iter().enumerate() {
+            walk(below, &plain, &path.index(index), found);
+        }
+    }
+    for (name, below) in schema["definitions"].entries() {
+        walk(below, &plain, &path.child("definitions").key(name), found);
+    }
+    items(schema, &here, path, found);
+    for (name, below) in schema["dependencies"].entries() {
+        walk(below, &plain, &path.child("dependencies").key(name), found);
+    }
+    if schema["x-kubernetes-preserve-unknown-fields"] == Value::Bool(false) {
+        let path = path.child("x-kubernetes-preserve-unknown-fields");
+        found.schema.invalid(path, false, "must be true or undefined");
+    }
+    list::validate(schema, around.options, path, &mut found.schema);
+    expressions::validate(schema, around, before, path, found);
+}
+
+fn additional(schema: &Value, around: &Around, path: &Path, found: &mut Found) {
+    let Some(below) = schema.get("additionalProperties") else { return };
+    let path = path.child("additionalProperties");
+    if !schema["properties"].is_empty() && *below != Value::Bool(true) {
+        found.schema.forbidden(path, "additionalProperties and properties are mutual exclusive");
+    }
+    let mut around = around.clone();
+    if around.in_meta {
+        around.no_defaults = Some("inside additionalProperties applying to object metadata".into());
+    }
+    walk(below, &around, &path, found);
+}
+
+fn properties(schema: &Value, around: &Around, path: &Path, found: &mut Found) {
+    let places = path.child("properties");
+    for (name, below) in schema["properties"].entries() {
+        let mut inside = Around { root: false, ..around.clone() };
+        if schema["x-kubernetes-map-type"].str() == "atomic" {
+            inside.uncorrelated.get_or_insert(path);
+        }
+        let resource = around.root || schema["x-kubernetes-embedded-resource"].bool();
+        if resource && matches!(name, "metadata" | "kind" | "apiVersion") {
+            inside.in_meta = true;
+            if around.root {
+                inside.no_defaults = Some(format!("in top-level {name}"));
+            }
+        }
+        walk(below, &inside, &places.key(name), found);
+    }
+}
+
+fn items(schema: &Value, around: &Around, path: &Path, found: &mut Found) {
+    let mut inside = around.clone();
+    if schema["x-kubernetes-list-type"].str() != "map" {
+        inside.uncorrelated.get_or_insert(path);
+    }
+    let place = path.child("items");
+    match &schema["items"] {
+        Value::List(schemas) => {
+            for (index, below) in schemas.iter().enumerate() {
+                walk(below, &inside, &place.index(index), found);
+            }
+        }
+        below => walk(below, &inside, &place, found),
+    }
+}
+
+/// Words of JSON Schema that are not supported.
+const FORBIDDEN: [&str; 6] =
+    ["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"];
+
+fn standard(schema: &Value, around: &Around, path: &Path, violations: &mut Violations) {
+    let ty = schema["type"].str();
+    if around.options.known_types && !has_known_type(schema) {
+        violations.not_supported(path.child("type"), ty, &TYPES);
+    }
+    if let (Some(_), Some(reason)) = (schema.get("default"), &around.no_defaults) {
+        violations.forbidden(path.child("default"), &format!("must not be set {reason}"));
+    }
+    for name in FORBIDDEN {
+        if schema.get(name).is_some_and(|said| !said.is_null()) {
+            violations.forbidden(path.child(name), &format!("{name} is not supported"));
+        }
+    }
+    if ty == "null" {
+        let detail = "type cannot be set to null, use nullable as an alternative";
+        violations.forbidden(path.child("type"), detail);
+    }
+    if schema["items"].list().first().is_some() {
+        violations.forbidden(path.child("items"), "items must be a schema object and not an array");
+    }
+    if around.in_meta && schema["x-kubernetes-embedded-resource"].bool() {
+        let path = path.child("x-kubernetes-embedded-resource");
+        violations.forbidden(path, "must not be used inside of resource meta");
+    }
+    if schema["uniqueItems"].bool() {
+        let detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic";
+        violations.forbidden(path.child("uniqueItems"), detail);
+    }
+}

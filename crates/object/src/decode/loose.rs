@@ -1,0 +1,103 @@
+//! Reading an object of a kind that somebody defined: a map, of which only the metadata has a type.
+//!
+//! Kubernetes: the text becomes a loose map first, then the metadata is read again as what it is, what the
+//! schema does not declare is taken away, and embedded objects get typed metadata too
+//! (apiextensions-apiserver's unstructuredSchemaCoercer). Complaints come in that order.
+
+use std::collections::HashSet;
+
+use super::literal::float;
+use super::{DecodeError, Decoded, Decoder};
+use crate::json::{self, SyntaxError};
+use crate::patch::{go_text, go_type};
+use crate::schema::{Struct, canonical};
+use crate::structural::{Structural, typed_metadata};
+use crate::value::{Map, Value};
+
+/// Reads an object of a kind that is defined by `rest`.
+pub(super) fn decode(ty: &Struct, rest: &Structural, text: &[u8]) -> Result<Decoded, DecodeError> {
+    let mut decoder = Decoder::new(text);
+    let mut value = match decoder.scanner.peek()? {
+        b'{' | b'n' => decoder.loose()?,
+        _ => {
+            let word = decoder.skip_word()?;
+            let message =
+                format!("json: cannot unmarshal {word} into Go value of type map[string]interface {{}}");
+            decoder.scanner.end()?;
+            return Err(DecodeError::Type(message));
+        }
+    };
+    decoder.scanner.end()?;
+    let mut complaints = decoder.complaints;
+    let unknown = shape(ty, rest, value.make_map()).map_err(DecodeError::Type)?;
+    complaints.extend(unknown.iter().map(|path| format!("unknown field {}", json::quote(path))));
+    canonical(ty, &mut value);
+    Ok(Decoded { value, complaints })
+}
+
+/// Gives a loose object its shape; returns the paths of what it has and should not.
+fn shape(ty: &Struct, rest: &Structural, object: &mut Map) -> Result<Vec<String>, String> {
+    for name in ["kind", "apiVersion"] {
+        if let Some(odd) = object.get(name).filter(|value| value.as_str().is_none()) {
+            let (found, go) = (go_text(odd), go_type(odd));
+            return Err(format!(".{name} accessor error: {found} is of the type {go}, expected string"));
+        }
+    }
+    let object_meta = ty.field("metadata").and_then(|field| field.ty.as_struct());
+    let mut unknown = Vec::new();
+    if let (Some(object_meta), Some(metadata)) = (object_meta, object.get_mut("metadata")) {
+        let (typed, paths) = typed_metadata(metadata, object_meta)?;
+        unknown.extend(paths.iter().map(|path| format!("metadata.{path}")));
+        *metadata = typed;
+    }
+    let mut value = Value::Map(std::mem::take(object));
+    unknown.extend(rest.prune(&mut value));
+    if let Some(object_meta) = object_meta {
+        unknown.extend(rest.coerce(&mut value, object_meta)?);
+    }
+    if let Value::Map(map) = value {
+        *object = map;
+    }
+    Ok(unknown)
+}
+
+impl Decoder<'_> {
+    /// Reads any value; of a repeated key the last one counts, and it is complained about.
+    fn loose(&mut self) -> Result<Value, SyntaxError> {
+        match self.scanner.peek()? {
+            b'{' => self.loose_map(),
+            b'[' => self.loose_list(),
+            b'-' | b'0'..=b'9' => Ok(float(self.scanner.number()?)),
+            _ => json::read(&mut self.scanner),
+        }
+    }
+
+    fn loose_map(&mut self) -> Result<Value, SyntaxError> {
+        let mut map = Map::default();
+        let length = self.strict_path.len();
+        let mut given = HashSet::new();
+        self.scanner.open_map()?;
+        while let Some(key) = self.scanner.key()? {
+            if !given.insert(key.clone()) {
+                self.complain("duplicate", &key);
+            }
+            self.enter(&key);
+            let value = self.loose()?;
+            map.insert(key, value);
+            self.strict_path.truncate(length);
+        }
+        Ok(Value::Map(map))
+    }
+
+    fn loose_list(&mut self) -> Result<Value, SyntaxError> {
+        let mut items = Vec::new();
+        let length = self.strict_path.len();
+        self.scanner.open_list()?;
+        while self.scanner.item()? {
+            self.strict_path += &format!("[{}]", items.len());
+            items.push(self.loose()?);
+            self.strict_path.truncate(length);
+        }
+        Ok(Value::List(items))
+    }
+}

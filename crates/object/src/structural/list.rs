@@ -1,0 +1,94 @@
+//! Lists that are sets or maps: no item twice.
+
+use std::collections::HashMap;
+
+use super::Structural;
+use super::node::{ListType, Node};
+use crate::json;
+use crate::value::{Map, Value};
+use crate::violation::{Path, Violations};
+
+impl Structural {
+    /// Items that stand twice in a list whose items are told apart. An object that had such before may keep them:
+    /// `old` is what it was.
+    pub fn validate_lists(&self, new: &Value, old: Option<&Value>, violations: &mut Violations) {
+        let found = |object: &Value| {
+            let mut found = Violations::default();
+            value(&self.root, object, &Path::new(""), &mut found);
+            found.0
+        };
+        if self.distinct && old.is_none_or(|old| found(old).is_empty()) {
+            violations.0.extend(found(new));
+        }
+    }
+}
+
+fn value(node: &Node, it: &Value, path: &Path, violations: &mut Violations) {
+    match it {
+        Value::Map(map) => members(node, map, path, violations),
+        Value::List(items) => {
+            match node.list {
+                ListType::Set => set(items, path, violations),
+                ListType::Map => keyed(node, items, path, violations),
+                ListType::Unsaid | ListType::Atomic => {}
+            }
+            if let Some(below) = node.items() {
+                for (index, item) in items.iter().enumerate() {
+                    value(below, item, &path.index(index), violations);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn members(node: &Node, map: &Map, path: &Path, violations: &mut Violations) {
+    for (name, member) in map.iter() {
+        match (node.property(name), node.additional()) {
+            (Some(below), _) => value(below, member, &path.child(name), violations),
+            (None, Some(below)) => value(below, member, &path.key(name), violations),
+            (None, None) => {}
+        }
+    }
+}
+
+fn set(items: &[Value], path: &Path, violations: &mut Violations) {
+    for index in repeated(items.iter()) {
+        violations.duplicate(path.index(index), items[index].clone());
+    }
+}
+
+fn keyed(node: &Node, items: &[Value], path: &Path, violations: &mut Violations) {
+    let odd = |item: &Value| !matches!(item, Value::Null | Value::Map(_));
+    if let Some(index) = items.iter().position(odd) {
+        let detail = "must be an object for an array of list-type map";
+        return violations.invalid(path.index(index), items[index].clone(), detail);
+    }
+    let key_of = |item: &Value| {
+        let keys = node.keys().iter().filter_map(|key| Some((key.clone(), item.get(key)?.clone())));
+        let mut key = Value::Map(keys.collect());
+        super::sort(&mut key);
+        key
+    };
+    let keys: Vec<Value> = items.iter().map(key_of).collect();
+    for index in repeated(keys.iter()) {
+        violations.duplicate(path.index(index), keys[index].clone());
+    }
+}
+
+/// Where a value comes for the second time. The third and later times are not told.
+fn repeated<'a>(values: impl ExactSizeIterator<Item = &'a Value>) -> Vec<usize> {
+    if values.len() < 2 {
+        return Vec::new();
+    }
+    let mut times: HashMap<String, usize> = HashMap::with_capacity(values.len());
+    let second = |value: &Value| {
+        let mut value = value.clone();
+        super::sort(&mut value);
+        let count = times.entry(json::to_string(&value)).or_default();
+        *count += 1;
+        *count == 2
+    };
+    let mut second = second;
+    values.enumerate().filter(|(_, value)| second(value)).map(|(index, _)| index).collect()
+}
