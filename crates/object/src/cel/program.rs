@@ -1,0 +1,29 @@
+//! What can be done with an expression that has no errors?
+
+use super::check::Checked;
+use super::eval::{self, Activation, Budget, Evaluation};
+use super::plan::Planned;
+use super::types::Type;
+
+/// An expression, ready to be evaluated any number of times.
+#[derive(Debug)]
+pub struct Program {
+    checked: Checked,
+    planned: Planned,
+}
+
+impl Program {
+    pub(crate) fn new(checked: Checked, planned: Planned) -> Program {
+        Program { checked, planned }
+    }
+
+    /// The type of its value.
+    pub fn result_type(&self) -> &Type {
+        self.checked.kind(self.checked.expr.id)
+    }
+
+    /// Its value with these variables, and what it did cost.
+    pub fn evaluate<'a>(&self, activation: &'a dyn Activation, budget: Budget) -> Evaluation<'a> {
+        eval::evaluate(&self.planned, activation, budget)
+    }
+}

@@ -1,0 +1,118 @@
+//! Which year, which hour? In a time zone, UTC if none is said.
+
+use super::zone;
+use crate::cel::function::{Function, Overload, Run};
+use crate::cel::types::Type;
+use crate::cel::value::{EvalError, Outcome, Value};
+
+/// The parts of a moment on a clock on the wall.
+struct Clock {
+    year: i64,
+    /// From 1.
+    month: i64,
+    /// From 1.
+    day: i64,
+    /// From 0.
+    day_of_year: i64,
+    /// Sunday is 0.
+    weekday: i64,
+    seconds: i64,
+    millis: i64,
+}
+
+pub(super) fn functions() -> Vec<Function> {
+    vec![
+        accessor("getFullYear", "timestamp_to_year", None, |_, arguments| read(arguments, |clock| clock.year)),
+        accessor("getMonth", "timestamp_to_month", None, |_, arguments| read(arguments, |clock| clock.month - 1)),
+        accessor("getDayOfYear", "timestamp_to_day_of_year", None, |_, arguments| {
+            read(arguments, |clock| clock.day_of_year)
+        }),
+        accessor("getDayOfMonth", "timestamp_to_day_of_month", None, |_, arguments| {
+            read(arguments, |clock| clock.day - 1)
+        }),
+        accessor("getDate", "timestamp_to_day_of_month_1_based", None, |_, arguments| {
+            read(arguments, |clock| clock.day)
+        }),
+        accessor("getDayOfWeek", "timestamp_to_day_of_week", None, |_, arguments| {
+            read(arguments, |clock| clock.weekday)
+        }),
+        accessor("getHours", "timestamp_to_hours", Some(3_600_000_000_000), |_, arguments| {
+            read(arguments, |clock| clock.seconds / 3600)
+        }),
+        accessor("getMinutes", "timestamp_to_minutes", Some(60_000_000_000), |_, arguments| {
+            read(arguments, |clock| clock.seconds / 60 % 60)
+        }),
+        accessor("getSeconds", "timestamp_to_seconds", Some(1_000_000_000), |_, arguments| {
+            read(arguments, |clock| clock.seconds % 60)
+        }),
+        accessor("getMilliseconds", "timestamp_to_milliseconds", Some(1_000_000), |_, arguments| {
+            read(arguments, |clock| clock.millis)
+        }),
+    ]
+}
+
+/// A part of a moment, and of a span of time if it has that part.
+fn accessor(name: &'static str, id: &'static str, unit: Option<i64>, run: Run) -> Function {
+    let mut overloads = vec![
+        Overload::member(id, vec![Type::Timestamp], Type::Int, run),
+        Overload::member("with_time_zone", vec![Type::Timestamp, Type::String], Type::Int, run),
+    ];
+    let of_span: Option<Run> = match unit {
+        Some(3_600_000_000_000) => Some(|_, arguments| span(arguments, 3_600_000_000_000)),
+        Some(60_000_000_000) => Some(|_, arguments| span(arguments, 60_000_000_000)),
+        Some(1_000_000_000) => Some(|_, arguments| span(arguments, 1_000_000_000)),
+        Some(_) => Some(|_, arguments| span(arguments, 1_000_000)),
+        None => None,
+    };
+    overloads.extend(of_span.map(|run| Overload::member("duration", vec![Type::Duration], Type::Int, run)));
+    Function::new(name, overloads)
+}
+
+fn span<'a>(arguments: &[Value], unit: i64) -> Outcome<'a> {
+    match arguments {
+        [Value::Duration(nanos)] => Ok(Value::Int(nanos / unit)),
+        _ => Err(EvalError::no_such_overload()),
+    }
+}
+
+fn read<'a>(arguments: &[Value], part: fn(&Clock) -> i64) -> Outcome<'a> {
+    let (moment, offset) = match arguments {
+        [Value::Timestamp(moment)] => (moment, 0),
+        [Value::Timestamp(moment), Value::String(name)] => (moment, zone::offset(name, moment.seconds)?),
+        _ => return Err(EvalError::no_such_overload()),
+    };
+    Ok(Value::Int(part(&clock(moment.seconds + offset, moment.nanos))))
+}
+
+/// Reads the clock; days are counted from March, so that a leap day is the last of a year.
+fn clock(seconds: i64, nanos: u32) -> Clock {
+    let days = seconds.div_euclid(86_400);
+    let (year, month, day) = date(days);
+    let new_year = days_before(year);
+    Clock {
+        year,
+        month,
+        day,
+        day_of_year: days - new_year,
+        weekday: (days + 4).rem_euclid(7),
+        seconds: seconds.rem_euclid(86_400),
+        millis: i64::from(nanos / 1_000_000),
+    }
+}
+
+pub(super) fn date(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day_of_year = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (year + era * 400 + i64::from(month <= 2), month, day)
+}
+
+/// The days from 1970 to the first of January of a year.
+pub(super) fn days_before(year: i64) -> i64 {
+    let past = year - 1;
+    past * 365 + past.div_euclid(4) - past.div_euclid(100) + past.div_euclid(400) - 719_162
+}
