@@ -8,7 +8,7 @@ use mizzen_kinds as kinds;
 use mizzen_registry::Registry;
 use tokio::sync::watch;
 
-use crate::access::{Access, Authorizer};
+use crate::access::{Access, Attributes, Authorizer, Decision};
 use crate::admission::Claims;
 use crate::answer::Answer;
 use crate::authenticate::{Authentication, Claim, Peer};
@@ -120,6 +120,11 @@ impl Server {
     ) -> Answer {
         let claim = peer.claim(&mut headers);
         chain::answer(&self.0, claim, method, uri, headers, body).await
+    }
+
+    /// Whether somebody may do something, and why.
+    pub async fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
+        self.0.access.authorizers.authorize(attributes).await
     }
 
     /// The engine below.

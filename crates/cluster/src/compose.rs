@@ -2,10 +2,11 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use mizzen_apiserver::authenticate::{Authentication, StaticTokens};
 use mizzen_apiserver::listen::{Identify, listen};
 use mizzen_apiserver::{Options, Server};
 use mizzen_registry::Registry;
@@ -16,6 +17,7 @@ use tokio::time::Instant;
 
 use crate::bootstrap::{Trust, bootstrap};
 use crate::command::ServerArgs;
+use crate::flow_status;
 use crate::identity::identify;
 use crate::kubeconfig::kubeconfig;
 use crate::pki::{self, Authority, PkiError, write_private};
@@ -54,6 +56,14 @@ pub enum ComposeError {
     /// There are no certificates.
     #[error(transparent)]
     Pki(#[from] PkiError),
+    /// The file of tokens cannot be read.
+    #[error("{}: {problem}", .path.display())]
+    TokenFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// What must be there could not be made.
     #[error("{0}")]
     Bootstrap(String),
@@ -92,6 +102,7 @@ async fn run(args: &ServerArgs) -> Result<(), ComposeError> {
         advertise: address.to_string(),
         legacy_apis: args.legacy_apis,
         signer: Some(Arc::new(token_key)),
+        authentication: authentication(args)?,
         ..Options::default()
     };
     let server = Server::new(registry.clone(), options);
@@ -107,10 +118,23 @@ async fn run(args: &ServerArgs) -> Result<(), ComposeError> {
     let file = args.kubeconfig();
     write_kubeconfig(&authority, address, &file)?;
     tokio::spawn(expire(registry));
+    tokio::spawn(flow_status::keep(server.clone()));
     announce(address, &file, started);
     listen(server, listener, tls, identify, stop, GRACE).await;
     store.close().await;
     Ok(())
+}
+
+fn authentication(args: &ServerArgs) -> Result<Authentication, ComposeError> {
+    let tokens = match &args.token_auth_file {
+        Some(path) => {
+            let fail = |problem: String| ComposeError::TokenFile { path: path.clone(), problem };
+            let text = std::fs::read_to_string(path).map_err(|error| fail(error.to_string()))?;
+            StaticTokens::parse(&text).map_err(|error| fail(error.to_string()))?
+        }
+        None => StaticTokens::default(),
+    };
+    Ok(Authentication { tokens, bootstrap_tokens: args.enable_bootstrap_token_auth })
 }
 
 async fn bind(address: IpAddr, port: u16) -> Result<TcpListener, ComposeError> {

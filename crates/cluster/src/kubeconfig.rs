@@ -2,11 +2,13 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use mizzen_object::json;
 
 use crate::pki::{Authority, Signed};
 
 /// A kubeconfig for the owner of `client`.
 pub fn kubeconfig(server: &str, authority: &Authority, user: &str, client: &Signed) -> String {
+    let user = json::quote(user);
     let encode = |text: &str| STANDARD.encode(text);
     format!(
         "apiVersion: v1\n\

@@ -6,7 +6,9 @@ mod bench;
 mod bootstrap;
 mod command;
 mod compose;
+mod flow_status;
 mod identity;
+mod itself;
 mod kubeconfig;
 mod pki;
 mod seams;
@@ -30,6 +32,8 @@ enum Command {
     Up(command::Up),
     /// Run the API server alone, as test environments want it.
     Apiserver(command::Apiserver),
+    /// Print a kubeconfig for one more user.
+    Kubeconfig(command::Kubeconfig),
     /// Put load on any Kubernetes API server and report what it costs.
     Bench(bench::Options),
 }
@@ -38,6 +42,7 @@ fn main() -> ExitCode {
     let (name, outcome) = match Cli::parse().command {
         Command::Up(up) => ("up", up.run().map_err(|error| chain(&error))),
         Command::Apiserver(apiserver) => ("apiserver", apiserver.run().map_err(|error| chain(&error))),
+        Command::Kubeconfig(kubeconfig) => ("kubeconfig", kubeconfig.run().map_err(|error| chain(&error))),
         Command::Bench(options) => ("bench", bench::run(options).map_err(|error| chain(&error))),
     };
     match outcome {

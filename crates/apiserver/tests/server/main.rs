@@ -2,6 +2,7 @@
 
 mod rig;
 
+mod access;
 mod delete;
 mod legacy;
 mod list;

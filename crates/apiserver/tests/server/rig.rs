@@ -85,7 +85,19 @@ impl Rig {
     }
 
     async fn call(&self, method: &str, path: &str, body: &str) -> Reply {
-        let answer = self.send(method, path, body).await;
+        self.call_as(User::master("admin"), &[], method, path, body).await
+    }
+
+    /// What somebody gets who says something in headers besides.
+    pub async fn call_as(
+        &self,
+        user: User,
+        headers: &[(&'static str, &str)],
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> Reply {
+        let answer = self.send_as(user, headers, method, path, body).await;
         let status = answer.status().as_u16();
         let warnings = answer.headers().get_all(header::WARNING).iter();
         let warnings = warnings.map(|warning| warning.to_str().expect("text").to_owned()).collect();
@@ -98,7 +110,21 @@ impl Rig {
     }
 
     async fn send(&self, method: &str, path: &str, body: &str) -> Answer {
+        self.send_as(User::master("admin"), &[], method, path, body).await
+    }
+
+    async fn send_as(
+        &self,
+        user: User,
+        more: &[(&'static str, &str)],
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> Answer {
         let mut headers = HeaderMap::new();
+        for (name, value) in more {
+            headers.append(*name, value.parse().unwrap());
+        }
         let (method, media_type) = match method {
             "PATCH" => (method, "application/merge-patch+json"),
             "APPLY" => ("PATCH", "application/apply-patch+yaml"),
@@ -106,7 +132,6 @@ impl Rig {
         };
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
         let (method, uri): (Method, Uri) = (method.parse().unwrap(), path.parse().unwrap());
-        let user = User::master("admin");
         self.server.call(Some(user), method, uri, headers, Bytes::from(body.to_owned())).await
     }
 

@@ -1,13 +1,14 @@
-//! The priority levels and flow schemas that every cluster has, read from `data/flow.yaml`.
+//! The priority levels and flow schemas that every cluster has, read from `data/flow.yaml`. Their status is kept by
+//! `flow_status`.
 
-use mizzen_object::{Value, json, value, yaml};
+use mizzen_object::{Value, value, yaml};
 
 use super::Wanted;
 
 const DATA: &str = include_str!("../../data/flow.yaml");
 const API_VERSION: &str = "flowcontrol.apiserver.k8s.io/v1";
 
-/// All of them, without status.
+/// All of them.
 pub fn objects() -> Vec<Wanted> {
     let data = yaml::read(DATA.as_bytes()).map(|document| document.value).unwrap_or_default();
     let levels = made(&data, "prioritylevelconfigurations", "PriorityLevelConfiguration");
@@ -25,26 +26,6 @@ fn made<'a>(data: &'a Value, plural: &'a str, kind: &'a str) -> impl Iterator<It
         object.set("spec", spec.clone());
         Wanted { path: format!("/apis/{API_VERSION}/{plural}"), object }
     })
-}
-
-/// What the server says of a flow schema once it has looked for its priority level; none for other objects.
-pub fn status(object: &Value, now: &str) -> Option<Value> {
-    if object["kind"].str() != "FlowSchema" {
-        return None;
-    }
-    let name = object["metadata"]["name"].str();
-    let level = json::quote(object.at("spec.priorityLevelConfiguration.name").str());
-    let message = format!(
-        "This FlowSchema references the PriorityLevelConfiguration object named {level} and it exists"
-    );
-    Some(value!({
-        "apiVersion": API_VERSION,
-        "kind": "FlowSchema",
-        "metadata": { "name": name },
-        "status": { "conditions": [{
-            "type": "Dangling", "status": "False", "lastTransitionTime": now, "reason": "Found", "message": message
-        }] }
-    }))
 }
 
 #[cfg(test)]

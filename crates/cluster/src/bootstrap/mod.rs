@@ -7,13 +7,12 @@ mod access;
 mod flow;
 mod reconcile;
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method};
-use http_body_util::BodyExt as _;
-use mizzen_apiserver::{Server, User};
+use http::Method;
+use mizzen_apiserver::Server;
 use mizzen_object::{Value, json, value};
 use tokio::task::JoinSet;
 
+use crate::itself::Client;
 use crate::pki::{Authority, FRONT_PROXY_CLIENT};
 
 /// The namespaces that every cluster has.
@@ -62,8 +61,8 @@ pub async fn bootstrap(server: &Server, port: u16, trust: Trust<'_>) -> Result<(
 async fn make_all(server: &Server, wanted: Vec<Wanted>) -> Result<(), String> {
     let mut tasks = JoinSet::new();
     for wanted in wanted {
-        let client = Client { server: server.clone() };
-        tasks.spawn(async move { client.ensure(wanted).await });
+        let client = Client::new(server);
+        tasks.spawn(async move { ensure(&client, wanted).await });
     }
     while let Some(outcome) = tasks.join_next().await {
         outcome.map_err(|error| error.to_string())??;
@@ -127,64 +126,22 @@ fn authentication(trust: &Trust) -> Wanted {
     Wanted { path: "/api/v1/namespaces/kube-system/configmaps".into(), object }
 }
 
-/// The server as a client of itself.
-struct Client {
-    server: Server,
-}
-
-impl Client {
-    async fn ensure(&self, wanted: Wanted) -> Result<(), String> {
-        let Wanted { path, object } = &wanted;
-        let own = format!("{path}/{}", object["metadata"]["name"].str());
-        let (code, stored) = self.call(Method::GET, &own, None).await?;
-        if code == 404 {
-            self.call(Method::POST, path, Some(object)).await?;
-            return self.set_status(&own, object).await;
-        }
-        match self.reconciled(&stored, object) {
-            Some(object) => self.call(Method::PUT, &own, Some(&object)).await.map(drop),
-            None => Ok(()),
-        }
+/// Makes an object, or brings the one that is there up to date.
+async fn ensure(client: &Client, wanted: Wanted) -> Result<(), String> {
+    let Wanted { path, object } = &wanted;
+    let own = format!("{path}/{}", object["metadata"]["name"].str());
+    let (code, stored) = client.call(Method::GET, &own, None).await?;
+    if code == 404 {
+        return client.call(Method::POST, path, Some(object)).await.map(drop);
     }
-
-    /// Only what Kubernetes keeps up to date is touched once it is there.
-    fn reconciled(&self, stored: &Value, wanted: &Value) -> Option<Value> {
-        let kept = wanted["metadata"]["annotations"].is_empty() && wanted["kind"].str() != "ConfigMap";
-        if kept { None } else { reconcile::reconcile(stored, wanted) }
-    }
-
-    async fn set_status(&self, path: &str, object: &Value) -> Result<(), String> {
-        let now = self.server.registry().timestamp();
-        let Some(status) = flow::status(object, &now) else { return Ok(()) };
-        let manager = "api-priority-and-fairness-config-consumer-v1";
-        let path = format!("{path}/status?fieldManager={manager}&force=true");
-        self.call(Method::PATCH, &path, Some(&status)).await.map(drop)
-    }
-
-    async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<(u16, Value), String> {
-        let uri = path.parse().map_err(|error| format!("{path}: {error}"))?;
-        let mut headers = HeaderMap::new();
-        headers.insert("user-agent", agent(path));
-        if method == Method::PATCH {
-            headers.insert("content-type", HeaderValue::from_static("application/apply-patch+yaml"));
-        }
-        let body = body.map(|object| Bytes::from(json::to_string(object))).unwrap_or_default();
-        let user = User::master("system:apiserver");
-        let answer = self.server.call(Some(user), method.clone(), uri, headers, body).await;
-        let code = answer.status().as_u16();
-        // Somebody else may have been faster, which is as well.
-        if !matches!(code, 200 | 201 | 404 | 409) || code == 404 && method != Method::GET {
-            return Err(format!("cannot {method} {path}: {code}"));
-        }
-        let text = answer.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
-        Ok((code, json::parse(&text).unwrap_or_default()))
+    match reconciled(&stored, object) {
+        Some(object) => client.call(Method::PUT, &own, Some(&object)).await.map(drop),
+        None => Ok(()),
     }
 }
 
-/// Under whose name fields are owned.
-fn agent(path: &str) -> HeaderValue {
-    HeaderValue::from_static(match path.contains("flowcontrol.apiserver.k8s.io") {
-        true => "api-priority-and-fairness-config-producer-v1",
-        false => "kube-apiserver",
-    })
+/// Only what Kubernetes keeps up to date is touched once it is there.
+fn reconciled(stored: &Value, wanted: &Value) -> Option<Value> {
+    let kept = wanted["metadata"]["annotations"].is_empty() && wanted["kind"].str() != "ConfigMap";
+    if kept { None } else { reconcile::reconcile(stored, wanted) }
 }

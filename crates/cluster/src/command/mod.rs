@@ -1,9 +1,11 @@
 //! The subcommands, and what they have in common.
 
 mod apiserver;
+mod kubeconfig;
 mod up;
 
 pub use apiserver::Apiserver;
+pub use kubeconfig::Kubeconfig;
 pub use up::Up;
 
 use std::net::IpAddr;
@@ -34,6 +36,12 @@ pub struct ServerArgs {
     /// PodDisruptionBudget, RBAC, CustomResourceDefinition, webhook configurations and APIService as v1beta1
     #[arg(long)]
     pub legacy_apis: bool,
+    /// Let in whoever shows a token of this file; a line is: token,user,uid,"group1,group2"
+    #[arg(long, value_name = "FILE")]
+    pub token_auth_file: Option<PathBuf>,
+    /// Let in whoever shows a token that is kept as a secret of the type bootstrap.kubernetes.io/token
+    #[arg(long)]
+    pub enable_bootstrap_token_auth: bool,
 }
 
 impl ServerArgs {

@@ -5,6 +5,7 @@
 mod client;
 mod process;
 
+mod access;
 mod crash;
 mod http;
 mod kubectl;

@@ -1,9 +1,20 @@
 //! What Go says of text that is no regular expression: the first thing that its parser stumbles over.
 
-/// The complaint about an expression that does not compile.
-pub(super) fn of(text: &str) -> String {
+/// The complaint about an expression that Go would not compile, as far as it is known here.
+pub(super) fn of(text: &str) -> Option<String> {
     let mut parser = Parser { text, rest: text, depth: 0, repeatable: false };
-    parser.run().err().unwrap_or_else(|| "invalid or unsupported Perl syntax".into())
+    parser.run().err()
+}
+
+/// The length of `{2}`, `{2,}` or `{2,3}` at the beginning of a text, if there is one.
+pub(super) fn count(text: &str) -> Option<usize> {
+    let end = text.find('}')?;
+    let mut numbers = text[1..end].split(',');
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let valid = numbers.next().is_some_and(is_number)
+        && numbers.next().is_none_or(|text| text.is_empty() || is_number(text))
+        && numbers.next().is_none();
+    valid.then_some(end + 1)
 }
 
 struct Parser<'a> {
@@ -26,7 +37,7 @@ impl Parser<'_> {
                 '[' => self.class()?,
                 '\\' => self.escape()?,
                 '*' | '+' | '?' => self.repeat(1)?,
-                '{' => match self.count() {
+                '{' => match count(self.rest) {
                     Some(length) => self.counted(length)?,
                     None => self.advance(1, true),
                 },
@@ -73,12 +84,12 @@ impl Parser<'_> {
         let end = after.find(|char: char| !"imsU-".contains(char)).unwrap_or(after.len());
         match after[end..].chars().next() {
             Some(':') => self.open(end + 3),
-            Some(')') if end > 0 => self.advance(end + 3, true),
+            Some(')') if end > 0 => self.advance(end + 3, false),
             Some(odd) => {
                 let shown = &self.rest[..2 + end + odd.len_utf8()];
                 return Err(format!("invalid or unsupported Perl syntax: `{shown}`"));
             }
-            None => return Err(format!("missing closing ): `{}`", self.text)),
+            None => return Err(format!("invalid or unsupported Perl syntax: `{}`", self.rest)),
         }
         Ok(())
     }
@@ -90,23 +101,17 @@ impl Parser<'_> {
             return Err(format!("missing argument to repetition operator: `{operator}`"));
         }
         let after = &self.rest[operator.len()..];
-        if after.starts_with(['*', '+', '?']) {
-            let next = 1 + usize::from(after[1..].starts_with('?'));
+        let next = match after.chars().next() {
+            Some('*' | '+' | '?') => 1,
+            Some('{') => count(after).unwrap_or_default(),
+            _ => 0,
+        };
+        if next > 0 {
+            let next = next + usize::from(after[next..].starts_with('?'));
             return Err(format!("invalid nested repetition operator: `{operator}{}`", &after[..next]));
         }
         self.advance(operator.len(), true);
         Ok(())
-    }
-
-    /// The length of `{2}`, `{2,}` or `{2,3}`, if there is one.
-    fn count(&self) -> Option<usize> {
-        let end = self.rest.find('}')?;
-        let mut numbers = self.rest[1..end].split(',');
-        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let valid = numbers.next().is_some_and(is_number)
-            && numbers.next().is_none_or(|text| text.is_empty() || is_number(text))
-            && numbers.next().is_none();
-        valid.then_some(end + 1)
     }
 
     fn counted(&mut self, length: usize) -> Result<(), String> {
@@ -127,6 +132,16 @@ impl Parser<'_> {
         let mut first = true;
         while first || !rest.starts_with(']') {
             first = false;
+            if let Some(named) = rest.strip_prefix("[:")
+                && let Some(end) = named.find(":]")
+            {
+                let shown = &rest[..end + 4];
+                if !NAMED.contains(&named[..end].trim_start_matches('^')) {
+                    return Err(format!("invalid character class range: `{shown}`"));
+                }
+                rest = &rest[shown.len()..];
+                continue;
+            }
             let (low, after) = single(rest).ok_or_else(missing)?;
             let range = after.strip_prefix('-').filter(|after| !after.is_empty() && !after.starts_with(']'));
             let Some(after_dash) = range else {
@@ -152,10 +167,34 @@ impl Parser<'_> {
         if !known || !char.is_ascii() {
             return Err(format!("invalid escape sequence: `\\{char}`"));
         }
+        if matches!(char, 'p' | 'P') {
+            return self.property();
+        }
         self.advance(1 + char.len_utf8(), true);
         Ok(())
     }
+
+    /// `\\pL`, `\\p{Greek}`: classes of Unicode.
+    fn property(&mut self) -> Result<(), String> {
+        let after = &self.rest[2..];
+        let length = match after.chars().next() {
+            Some('{') => after.find('}').map(|end| end + 1),
+            first => first.map(char::len_utf8),
+        };
+        let shown = &self.rest[..2 + length.unwrap_or(after.len())];
+        if length.is_none() || regex::Regex::new(shown).is_err() {
+            return Err(format!("invalid character class range: `{shown}`"));
+        }
+        self.advance(shown.len(), true);
+        Ok(())
+    }
 }
+
+/// The classes that have a name.
+const NAMED: [&str; 14] = [
+    "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space",
+    "upper", "word", "xdigit",
+];
 
 /// The first character of the inside of a class, or of an escape in it.
 fn single(text: &str) -> Option<(char, &str)> {

@@ -14,9 +14,12 @@ pub fn compile(text: &str) -> Option<Regex> {
 
 /// Why text is no expression, in Go's words.
 pub fn check(text: &str) -> Result<(), String> {
-    match Regex::new(&translate(text)) {
-        Ok(_) => Ok(()),
-        Err(_) => Err(format!("error parsing regexp: {}", complaint::of(text))),
+    let complaint = complaint::of(text);
+    let other =
+        || Regex::new(&translate(text)).is_err().then(|| "invalid or unsupported Perl syntax".to_string());
+    match complaint.or_else(other) {
+        None => Ok(()),
+        Some(complaint) => Err(format!("error parsing regexp: {complaint}")),
     }
 }
 
@@ -26,11 +29,20 @@ fn translate(text: &str) -> String {
     let mut class: Option<usize> = None;
     while let Some(char) = chars.next() {
         match (char, class) {
-            ('\\', _) => {
-                if let Some(escaped) = chars.next() {
-                    escape(escaped, class.is_some(), &mut out);
+            ('\\', _) => match chars.next() {
+                Some(named @ ('p' | 'P' | 'x')) => {
+                    out.push('\\');
+                    out.push(named);
+                    // The braces of a name count nothing.
+                    if chars.next_if_eq(&'{').is_some() {
+                        out.push('{');
+                        out.extend(chars.by_ref().take_while(|char| *char != '}'));
+                        out.push('}');
+                    }
                 }
-            }
+                Some(escaped) => escape(escaped, class.is_some(), &mut out),
+                None => out.push('\\'),
+            },
             ('[', None) => {
                 out.push('[');
                 if chars.next_if_eq(&'^').is_some() {
@@ -59,6 +71,10 @@ fn translate(text: &str) -> String {
             ('-', Some(start)) if chars.next_if_eq(&'-').is_some() => {
                 out.push_str(if out.len() == start { r"\--" } else { r"-\-" });
             }
+            // What counts nothing is a plain character.
+            ('{', None) if complaint::count(&text[text.len() - rest(&chars)..]).is_none() => {
+                out.push_str(r"\{")
+            }
             (']', Some(_)) => {
                 out.push(']');
                 class = None;
@@ -67,6 +83,12 @@ fn translate(text: &str) -> String {
         }
     }
     out
+}
+
+/// How many bytes are left, the last character that was taken included.
+fn rest(chars: &std::iter::Peekable<std::str::Chars>) -> usize {
+    let left: usize = chars.clone().map(char::len_utf8).sum();
+    left + 1
 }
 
 fn escape(char: char, in_class: bool, out: &mut String) {

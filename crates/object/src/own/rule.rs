@@ -163,7 +163,7 @@ impl<'a> Defined<'a> {
     }
 
     /// How the member `name` is owned, and whether it is declared. The kind and the metadata of an embedded object
-    /// are declared without a word.
+    /// are declared without a word, but here nothing is known of the latter's parts.
     fn member(self, name: &str) -> (Rule<'a>, bool) {
         let implied = self.node.is_embedded() && matches!(name, "kind" | "apiVersion" | "metadata");
         match (self.node.property(name), self.node.additional()) {

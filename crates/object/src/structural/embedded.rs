@@ -97,7 +97,9 @@ fn coerce_embedded(
 }
 
 fn wrong(path: &Path, value: &Value, detail: &str) -> Violation {
-    let message = format!("Invalid value: {}: {detail}", show(value));
+    let mut sorted = value.clone();
+    super::sort(&mut sorted);
+    let message = format!("Invalid value: {}: {detail}", show(&sorted));
     Violation { reason: Reason::Invalid, field: path.to_string(), message }
 }
 

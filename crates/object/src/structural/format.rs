@@ -127,7 +127,7 @@ fn is_isbn10(text: &str) -> bool {
     }
     let sum: u32 = digits.iter().zip(1..).map(|(digit, weight)| weight * u32::from(digit - b'0')).sum();
     let last = if *last == b'X' { 10 } else { u32::from(last - b'0') };
-    (sum + 10 * last) % 11 == 0
+    (sum + 10 * last).is_multiple_of(11)
 }
 
 fn is_isbn13(text: &str) -> bool {

@@ -8,6 +8,7 @@
 //!
 //! Invariant: prune(prune(x)) = prune(x), default(default(x)) = default(x).
 
+mod alternatives;
 mod correlate;
 mod default;
 mod embedded;
@@ -63,7 +64,7 @@ impl Structural {
 }
 
 /// Orders the members of all maps by name, as Go writes them.
-pub(crate) fn sort(value: &mut Value) {
+pub fn sort(value: &mut Value) {
     match value {
         Value::Map(map) => {
             map.sort();

@@ -294,7 +294,7 @@ fn checks(schema: &Value, ty: Type) -> Vec<Check> {
     checks.extend(int("maxItems").map(Check::MaxItems));
     checks.extend(schema["uniqueItems"].bool().then_some(Check::UniqueItems));
     let allowed = schema["enum"].list();
-    checks.extend((!allowed.is_empty()).then(|| Check::Enum(allowed.into())));
+    checks.extend((!allowed.is_empty()).then(|| Check::Enum(allowed.iter().cloned().map(compact).collect())));
     checks.extend(int("minProperties").map(Check::MinProperties));
     checks.extend(int("maxProperties").map(Check::MaxProperties));
     checks.extend(texts(&schema["required"]).map(Check::Required));

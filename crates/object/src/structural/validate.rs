@@ -73,17 +73,23 @@ impl Validator<'_> {
         }
     }
 
-    fn value(&mut self, node: &Node, value: &Value, past: Option<Correlated>, outcome: &mut Outcome) {
+    pub(super) fn value(
+        &mut self,
+        node: &Node,
+        value: &Value,
+        past: Option<Correlated>,
+        outcome: &mut Outcome,
+    ) {
         self.of_type(node, value, outcome);
         if value.is_null() {
             return self.allowed(node, value, outcome);
         }
         for check in &node.checks {
             match check {
-                Check::AnyOf(nodes) => self.any_of(nodes, value, past, outcome),
-                Check::OneOf(nodes) => self.one_of(nodes, value, past, outcome),
-                Check::AllOf(nodes) => self.all_of(nodes, value, past, outcome),
-                Check::Not(node) => self.not(node, value, past, outcome),
+                Check::AnyOf(nodes) => self.any_of(nodes, value, outcome),
+                Check::OneOf(nodes) => self.one_of(nodes, value, outcome),
+                Check::AllOf(nodes) => self.all_of(nodes, value, outcome),
+                Check::Not(node) => self.not(node, value, outcome),
                 _ => {}
             }
         }
@@ -285,76 +291,6 @@ impl Validator<'_> {
         let past = past.filter(|_| !of_type).and_then(|past| past.member(name));
         self.path += name;
         self.ratcheted(node, value, past, outcome);
-    }
-
-    fn alternative(&mut self, node: &Node, value: &Value, past: Option<Correlated>) -> Outcome {
-        let mut outcome = Outcome::default();
-        self.value(node, value, past, &mut outcome);
-        outcome
-    }
-
-    fn complain(&self, words: &str, outcome: &mut Outcome) {
-        let detail = format!("{} must {words}", json::quote(&self.path));
-        outcome.invalid(self.nowhere(), "\"\"", &detail);
-    }
-
-    fn any_of(&mut self, nodes: &[Node], value: &Value, past: Option<Correlated>, outcome: &mut Outcome) {
-        let mut best: Option<Outcome> = None;
-        for node in nodes {
-            let tried = self.alternative(node, value, past);
-            if tried.is_valid() {
-                return outcome.merge(tried);
-            }
-            if best.as_ref().is_none_or(|best| tried.matches > best.matches) {
-                best = Some(tried);
-            }
-        }
-        self.complain("validate at least one schema (anyOf)", outcome);
-        best.into_iter().for_each(|best| outcome.merge(best));
-    }
-
-    fn one_of(&mut self, nodes: &[Node], value: &Value, past: Option<Correlated>, outcome: &mut Outcome) {
-        let (mut best, mut first): (Option<Outcome>, Option<Outcome>) = (None, None);
-        let mut valid = 0;
-        for node in nodes {
-            let tried = self.alternative(node, value, past);
-            if tried.is_valid() {
-                valid += 1;
-                best = None;
-                first.get_or_insert(tried);
-            } else if valid == 0 && best.as_ref().is_none_or(|best| tried.matches > best.matches) {
-                best = Some(tried);
-            }
-        }
-        match valid {
-            1 => first.into_iter().for_each(|first| outcome.merge(first)),
-            0 => self.complain("validate one and only one schema (oneOf). Found none valid", outcome),
-            _ => self.complain(
-                &format!("validate one and only one schema (oneOf). Found {valid} valid alternatives"),
-                outcome,
-            ),
-        }
-        best.into_iter().for_each(|best| outcome.merge(best));
-    }
-
-    fn all_of(&mut self, nodes: &[Node], value: &Value, past: Option<Correlated>, outcome: &mut Outcome) {
-        let mut valid = 0;
-        for node in nodes {
-            let tried = self.alternative(node, value, past);
-            valid += usize::from(tried.is_valid());
-            outcome.merge(tried);
-        }
-        match valid {
-            valid if valid == nodes.len() => {}
-            0 => self.complain("validate all the schemas (allOf). None validated", outcome),
-            _ => self.complain("validate all the schemas (allOf)", outcome),
-        }
-    }
-
-    fn not(&mut self, node: &Node, value: &Value, past: Option<Correlated>, outcome: &mut Outcome) {
-        if self.alternative(node, value, past).is_valid() {
-            self.complain("not validate the schema (not)", outcome);
-        }
     }
 }
 

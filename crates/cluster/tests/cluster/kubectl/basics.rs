@@ -214,3 +214,30 @@ async fn other_kinds_are_shown_as_people_know_them() {
     kubectl.run("delete job,cronjob,secret --all").await;
     assert_eq!(kubectl.run("get job,cronjob,secret -o name").await, "");
 }
+
+#[tokio::test]
+async fn asks_who_it_is_and_what_it_may_do() {
+    let Some(kubectl) = Kubectl::start().await else { return };
+    kubectl.shows("auth whoami", &["Username", "admin", "system:masters"]).await;
+    kubectl.shows("auth can-i --list", &["*.*", "selfsubjectreviews.authentication.k8s.io", "[*]"]).await;
+    kubectl.shows("auth can-i delete nodes", &["yes"]).await;
+    kubectl.run("create ns quiet").await;
+    kubectl.run("create rolebinding reader --clusterrole view --user jane -n quiet").await;
+    kubectl.shows("auth can-i list pods -n quiet --as jane", &["yes"]).await;
+    let no = kubectl.output(kubectl.command("auth can-i list pods --as jane")).await;
+    assert_eq!((no.status.success(), text(&no.stdout).trim()), (false, "no"));
+    let refused = kubectl.refused("get pods --as jane").await;
+    let sentence = r#"User "jane" cannot list resource "pods" in API group "" in the namespace "default""#;
+    assert!(refused.contains(sentence), "{refused}");
+}
+
+#[tokio::test]
+async fn reconciles_roles() {
+    let Some(kubectl) = Kubectl::start().await else { return };
+    kubectl.run("create clusterrole reader --verb get --resource pods").await;
+    kubectl
+        .shows("auth reconcile -f roles.yaml", &["clusterrole.rbac.authorization.k8s.io/reader reconciled"])
+        .await;
+    kubectl.shows("get clusterrole reader -o jsonpath={.rules[*].resources}", &["pods", "services"]).await;
+    kubectl.shows("get clusterrolebinding reader -o jsonpath={.subjects[*].name}", &["dev"]).await;
+}

@@ -198,6 +198,10 @@ impl Part<'_> {
             };
             return violations.invalid(path, "", detail);
         }
+        if let Some(words) = schema::unsupported(schema) {
+            let place = path.to_string().replace("selectableFields", "schema.openAPIV3Schema");
+            violations.invalid(place, "", &words);
+        }
         let mut seen = Vec::new();
         for (index, field) in fields.iter().enumerate() {
             let path = path.index(index);

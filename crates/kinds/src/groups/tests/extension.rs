@@ -126,3 +126,143 @@ fn a_local_service_is_available_at_once() {
     "#]],
     );
 }
+
+/// A definition with one version that has this schema.
+fn definition(schema: &str, more: &str) -> String {
+    format!(
+        r#"{{"metadata":{{"name":"foos.example.com"}},"spec":{{"group":"example.com","scope":"Namespaced",
+            "names":{{"plural":"foos","kind":"Foo"}},
+            "versions":[{{"name":"v1","served":true,"storage":true,"schema":{{"openAPIV3Schema":{schema}}}{more}}}]}}}}"#
+    )
+}
+
+#[track_caller]
+fn check_schema(schema: &str, expect: expect_test::Expect) {
+    check("apiextensions.k8s.io/v1 CustomResourceDefinition", &definition(schema, ""), expect);
+}
+
+#[test]
+fn a_schema_is_structural() {
+    check_schema(
+        r#"{"type":"object","properties":{"spec":{"properties":{"a":{"type":"array"}}},"metadata":{"type":"object","properties":{"labels":{"type":"object"}}},
+            "x":{"type":"object","x-kubernetes-embedded-resource":true}},"additionalProperties":true}"#,
+        expect![[r#"
+            spec.validation.openAPIV3Schema.additionalProperties: Forbidden: must not be used at the root
+            spec.validation.openAPIV3Schema.properties[metadata]: Forbidden: must not specify anything other than name and generateName, but metadata is implicitly specified
+            spec.validation.openAPIV3Schema.properties[spec].properties[a].items: Required value: must be specified
+            spec.validation.openAPIV3Schema.properties[spec].type: Required value: must not be empty for specified object fields
+            spec.validation.openAPIV3Schema.properties[x].properties: Required value: must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields
+        "#]],
+    );
+    check_schema(
+        r#"{"type":"object","properties":{"a":{"type":"string"}},
+            "oneOf":[{"properties":{"a":{"type":"string","description":"x"},"b":{"pattern":"("}}}]}"#,
+        expect![[r#"
+            spec.validation.openAPIV3Schema.oneOf[0].properties[a].description: Forbidden: must be empty to be structural
+            spec.validation.openAPIV3Schema.oneOf[0].properties[a].type: Forbidden: must be empty to be structural
+            spec.validation.openAPIV3Schema.oneOf[0].properties[b].pattern: Invalid value: "(": must be a valid regular expression, but isn't: error parsing regexp: missing closing ): `(`
+            spec.validation.openAPIV3Schema.properties[b]: Required value: because it is defined in spec.validation.openAPIV3Schema.oneOf[0].properties[b]
+        "#]],
+    );
+    check_schema(
+        r#"{"type":"object","$ref":"x","properties":{"a":{"type":"string","id":"y","uniqueItems":true}}}"#,
+        expect![[r#"
+            spec.validation.openAPIV3Schema.$ref: Forbidden: $ref is not supported
+            spec.validation.openAPIV3Schema.properties[a].id: Forbidden: id is not supported
+            spec.validation.openAPIV3Schema.properties[a].uniqueItems: Forbidden: uniqueItems cannot be set to true since the runtime complexity becomes quadratic
+        "#]],
+    );
+    check_schema(
+        r#"{"type":"object","$schema":"x"}"#,
+        expect![[r#"
+            spec.validation.openAPIV3Schema: Invalid value: "": OpenAPIV3Schema 'schema' is not supported
+        "#]],
+    );
+}
+
+#[test]
+fn a_default_is_what_its_schema_demands() {
+    check_schema(
+        r#"{"type":"object","properties":{"a":{"type":"integer","default":"x","minimum":1},
+            "b":{"type":"object","properties":{"c":{"type":"string"}},"default":{"z":1,"c":2}},
+            "metadata":{"type":"object","default":{}},
+            "e":{"type":"object","x-kubernetes-embedded-resource":true,"x-kubernetes-preserve-unknown-fields":true,"default":{"kind":"K","apiVersion":"v1"},
+                 "properties":{"metadata":{"type":"object","default":{"labels":{"a":1}}}}}}}"#,
+        expect![[r#"
+            spec.validation.openAPIV3Schema.properties[a].default: Invalid value: "string":  in body must be of type integer: "string"
+            spec.validation.openAPIV3Schema.properties[b].default: Invalid value: {"c":2,"z":1}: must not have unknown fields
+            spec.validation.openAPIV3Schema.properties[b].default.c: Invalid value: "integer": c in body must be of type string: "integer"
+            spec.validation.openAPIV3Schema.properties[e].properties[metadata].default: Invalid value: {"labels":{"a":1}}: must result in valid metadata: metadata: Invalid value: {"labels":{"a":1}}: json: cannot unmarshal number into Go struct field ObjectMeta.labels of type string
+            spec.validation.openAPIV3Schema.properties[metadata].default: Forbidden: must not be set in top-level metadata
+        "#]],
+    );
+}
+
+#[test]
+fn rules_are_written_properly() {
+    check_schema(
+        r#"{"type":"object","properties":{"a":{"type":"string"}},"x-kubernetes-validations":[
+            {"rule":" "},{"rule":"true","message":" ","reason":"Nope"},{"rule":"a\nb","fieldPath":".b"},{"rule":"true","fieldPath":".a"}]}"#,
+        expect![[r#"
+            spec.validation.openAPIV3Schema.x-kubernetes-validations[0].rule: Required value: rule is not specified
+            spec.validation.openAPIV3Schema.x-kubernetes-validations[1].message: Invalid value: " ": must be non-empty if specified
+            spec.validation.openAPIV3Schema.x-kubernetes-validations[1].reason: Unsupported value: "Nope": supported values: "FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"
+            spec.validation.openAPIV3Schema.x-kubernetes-validations[2].message: Required value: message must be specified if rule contains line breaks
+            spec.validation.openAPIV3Schema.x-kubernetes-validations[2].fieldPath: Invalid value: ".b": must be a valid path
+        "#]],
+    );
+}
+
+#[test]
+fn with_a_status_the_root_only_describes() {
+    check(
+        "apiextensions.k8s.io/v1 CustomResourceDefinition",
+        &definition(r#"{"type":"string"}"#, r#","subresources":{"status":{}}"#),
+        expect![[r#"
+            spec.validation.openAPIV3Schema.type: Invalid value: "string": only "object" is allowed as the type at the root of the schema if the status subresource is enabled
+            spec.validation.openAPIV3Schema.type: Invalid value: "string": must be object at the root
+        "#]],
+    );
+}
+
+#[test]
+fn what_was_broken_before_may_stay() {
+    let kind = "apiextensions.k8s.io/v1 CustomResourceDefinition";
+    let broken = r#"{"type":"object","properties":{"a":{"type":"array","x-kubernetes-list-type":"set","items":{"type":"object"}},
+        "b":{"type":"object","default":{"z":1}}}}"#;
+    let (old, new) = (definition(broken, ""), definition(broken, r#","deprecated":true"#));
+    let whole = definition(r#"{"type":"object"}"#, "");
+    let versioned = |text: &str| text.replace(r#""metadata":{"#, r#""metadata":{"resourceVersion":"1","#);
+    super::check_update(
+        kind,
+        &versioned(&new),
+        &versioned(&whole),
+        expect![[r#"
+            spec.validation.openAPIV3Schema.properties[b].default: Invalid value: {"z":1}: must not have unknown fields
+            spec.validation.openAPIV3Schema.properties[a].items.x-kubernetes-map-type: Invalid value: null: must be atomic as item of a list with x-kubernetes-list-type=set
+        "#]],
+    );
+    super::check_update(
+        kind,
+        &versioned(&new),
+        &versioned(&old),
+        expect![[r#"
+        {"metadata":{"name":"foos.example.com","resourceVersion":"1"},"spec":{"group":"example.com","names":{"plural":"foos","singular":"foo","kind":"Foo","listKind":"FooList"},"scope":"Namespaced","versions":[{"name":"v1","served":true,"storage":true,"deprecated":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"a":{"type":"array","items":{"type":"object"},"x-kubernetes-list-type":"set"},"b":{"type":"object","default":{"z":1}}}}}}],"conversion":{"strategy":"None"}},"status":{"conditions":null,"acceptedNames":{"plural":"","kind":""},"storedVersions":["v1"]}}
+    "#]],
+    );
+}
+
+#[test]
+fn a_format_that_nobody_knows_is_warned_of() {
+    check(
+        "apiextensions.k8s.io/v1 CustomResourceDefinition",
+        &definition(
+            r#"{"type":"object","properties":{"a":{"type":"string","format":"zip"},"b":{"type":"integer","format":"int32"}}}"#,
+            "",
+        ),
+        expect![[r#"
+            {"metadata":{"name":"foos.example.com"},"spec":{"group":"example.com","names":{"plural":"foos","singular":"foo","kind":"Foo","listKind":"FooList"},"scope":"Namespaced","versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"a":{"type":"string","format":"zip"},"b":{"type":"integer","format":"int32"}}}}}],"conversion":{"strategy":"None"}},"status":{"conditions":null,"acceptedNames":{"plural":"","kind":""},"storedVersions":["v1"]}}
+            unrecognized format "zip"
+        "#]],
+    );
+}

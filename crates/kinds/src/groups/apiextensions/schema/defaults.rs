@@ -6,6 +6,7 @@ use mizzen_object::schema::Struct;
 use mizzen_object::structural::Structural;
 use mizzen_object::{Map, Path, Value, Violation, Violations};
 
+use super::shown::sorted;
 use super::walk;
 
 /// All that is wrong with the defaults of a structural schema.
@@ -26,6 +27,21 @@ fn is_pruned(schema: &Value, default: &Value) -> bool {
     let mut pruned = default.clone();
     Structural::compile(schema, false).prune_value(&mut pruned);
     pruned == *default
+}
+
+const EMBEDDED: &str = "x-kubernetes-embedded-resource";
+
+/// Kubernetes: whether a default is a number or text where either is allowed, nobody looks (`ToKubeOpenAPI`).
+fn without_unions(schema: &Value) -> Value {
+    match schema {
+        Value::Map(map) => {
+            let below = |(name, value)| (name, without_unions(value));
+            let kept = map.iter().filter(|(name, _)| *name != "x-kubernetes-int-or-string");
+            kept.map(below).collect::<Map>().into()
+        }
+        Value::List(items) => items.iter().map(without_unions).collect::<Vec<_>>().into(),
+        other => other.clone(),
+    }
 }
 
 struct Checker {
@@ -57,11 +73,15 @@ impl Checker {
         path: &Path,
         violations: &mut Violations,
     ) {
-        let resource = resource || schema["x-kubernetes-embedded-resource"].bool();
+        let resource = resource || schema[EMBEDDED].bool();
         let own = Around { root: schema, steps: Vec::new(), in_meta: false };
         let around = if resource { &own } else { around };
         if let Some(default) = schema.get("default").filter(|default| !default.is_null()) {
-            self.check(schema, default, around, &path.child("default"), violations);
+            let mut own = schema.clone();
+            if resource {
+                own.set(EMBEDDED, true);
+            }
+            self.check(&own, &sorted(default), around, &path.child("default"), violations);
         }
         if let Some(items) = schema.get("items") {
             self.walk(items, &around.step(Step::Index), false, &path.child("items"), violations);
@@ -96,7 +116,11 @@ impl Checker {
                 return;
             }
         }
-        compiled.validate_at(default, &path.to_string(), violations);
+        Structural::compile(&without_unions(schema), false).validate_at(
+            default,
+            &path.to_string(),
+            violations,
+        );
     }
 
     /// Whether the embedded objects in a default are objects.
@@ -118,7 +142,7 @@ impl Checker {
     /// What is wrong with the metadata that a default inside it makes.
     fn wrong_metadata(&self, default: &Value, around: &Around) -> Option<String> {
         let mut root = around.root.clone();
-        root.set("x-kubernetes-embedded-resource", true);
+        root.set(EMBEDDED, true);
         let compiled = Structural::compile(&root, false);
         let mut object = around.object(default);
         let mut violations = Violations::default();

@@ -15,6 +15,7 @@ mod structural;
 mod walk;
 
 pub(super) use field_path::resolve;
+pub(super) use structural::unsupported;
 pub(super) use walk::{any, unknown_formats};
 
 use mizzen_object::{Path, Value, Violations};
@@ -131,7 +132,8 @@ const AT_ROOT: [&str; 22] = [
 /// that does more is told.
 fn validate_root(schema: &Value, path: &Path, violations: &mut Violations) {
     let whole = shown::internal(schema);
-    for (name, value) in whole.entries().filter(|(_, value)| !value.is_empty()) {
+    let said = |name: &str, value: &Value| !value.is_empty() || name == "Default" && !value.is_null();
+    for (name, value) in whole.entries().filter(|(name, value)| said(name, value)) {
         if name == "Type" && value.str() != "object" {
             let detail = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
             return violations.invalid(path.child("type"), value.str(), detail);

@@ -149,7 +149,7 @@ fn standard(schema: &Value, around: &Around, path: &Path, violations: &mut Viola
         let detail = "type cannot be set to null, use nullable as an alternative";
         violations.forbidden(path.child("type"), detail);
     }
-    if schema["items"].list().first().is_some() {
+    if !schema["items"].list().is_empty() {
         violations.forbidden(path.child("items"), "items must be a schema object and not an array");
     }
     if around.in_meta && schema["x-kubernetes-embedded-resource"].bool() {

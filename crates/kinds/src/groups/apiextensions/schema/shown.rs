@@ -1,16 +1,18 @@
 //! How messages show a schema: as upstream's internal type, with Go's names and no field left out.
 
+use mizzen_object::structural::sort;
 use mizzen_object::{Map, Value};
 
 /// The fields: `Go's name=API's name:type`, where `s` is text, `b` a truth value, `?` whatever it is, `1` a schema,
-/// `n` a list of them, `m` a map of them, `i` a schema or a list, `o` a schema or a truth value, `x` rules.
+/// `n` a list of them, `m` a map of them, `i` a schema or a list, `o` a schema or a truth value, `d` a map of schemas or
+/// names, `x` rules.
 const FIELDS: &str = "ID=id:s Schema=$schema:s Ref=$ref:? Description=description:s Type=type:s Nullable=nullable:b \
     Format=format:s Title=title:s Default=default:? Maximum=maximum:? ExclusiveMaximum=exclusiveMaximum:b \
     Minimum=minimum:? ExclusiveMinimum=exclusiveMinimum:b MaxLength=maxLength:? MinLength=minLength:? \
     Pattern=pattern:s MaxItems=maxItems:? MinItems=minItems:? UniqueItems=uniqueItems:b MultipleOf=multipleOf:? \
     Enum=enum:? MaxProperties=maxProperties:? MinProperties=minProperties:? Required=required:? Items=items:i \
     AllOf=allOf:n OneOf=oneOf:n AnyOf=anyOf:n Not=not:1 Properties=properties:m \
-    AdditionalProperties=additionalProperties:o PatternProperties=patternProperties:m Dependencies=dependencies:? \
+    AdditionalProperties=additionalProperties:o PatternProperties=patternProperties:m Dependencies=dependencies:d \
     AdditionalItems=additionalItems:o Definitions=definitions:m ExternalDocs=externalDocs:? Example=example:? \
     XPreserveUnknownFields=x-kubernetes-preserve-unknown-fields:? \
     XEmbeddedResource=x-kubernetes-embedded-resource:b XIntOrString=x-kubernetes-int-or-string:b \
@@ -53,11 +55,26 @@ fn member(ty: &str, value: &Value) -> Value {
             map.sort();
             map.into()
         }
+        ("d", parts) => parts.entries().map(|(name, part)| (name, dependency(part))).collect::<Map>().into(),
         ("i", Value::List(schemas)) => pair("Schema", Value::Null, "JSONSchemas", list(schemas, internal)),
         ("i", schema) => pair("Schema", internal(schema), "JSONSchemas", Value::Null),
         ("o", Value::Bool(allows)) => pair("Allows", (*allows).into(), "Schema", Value::Null),
         ("o", schema) => pair("Allows", true.into(), "Schema", internal(schema)),
-        (_, value) => value.clone(),
+        (_, value) => sorted(value),
+    }
+}
+
+/// A loose value as Go prints it: the keys of maps sorted.
+pub(super) fn sorted(value: &Value) -> Value {
+    let mut value = value.clone();
+    sort(&mut value);
+    value
+}
+
+fn dependency(part: &Value) -> Value {
+    match part {
+        Value::List(_) => pair("Schema", Value::Null, "Property", part.clone()),
+        schema => pair("Schema", internal(schema), "Property", Value::Null),
     }
 }
 

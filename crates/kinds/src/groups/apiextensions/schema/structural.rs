@@ -5,7 +5,7 @@ use mizzen_object::{Path, Value, Violations, expression};
 use super::nested;
 
 /// What makes a schema one that cannot be structural, in words.
-pub(super) fn unsupported(schema: &Value) -> Option<String> {
+pub(in super::super) fn unsupported(schema: &Value) -> Option<String> {
     const WORDS: [(&str, &str); 7] = [
         ("id", "id"),
         ("$schema", "schema"),
@@ -15,10 +15,10 @@ pub(super) fn unsupported(schema: &Value) -> Option<String> {
         ("additionalItems", "additionalItems"),
         ("definitions", "definitions"),
     ];
-    if schema.as_map().is_none() {
-        return None;
-    }
-    let word = WORDS.iter().find(|(name, _)| !schema[*name].is_empty());
+    schema.as_map()?;
+    let said =
+        |name: &str| !schema[name].is_empty() || name == "additionalItems" && schema.get(name).is_some();
+    let word = WORDS.iter().find(|(name, _)| said(name));
     let own = word.map(|(_, word)| format!("OpenAPIV3Schema '{word}' is not supported"));
     let array = matches!(schema["items"], Value::List(_))
         .then(|| "OpenAPIV3Schema 'items' must be a schema, but is an array".into());
@@ -147,6 +147,7 @@ fn is_plain_metadata(metadata: &Value) -> bool {
     let plain = |(word, value): (&str, &Value)| match word {
         "type" | "default" => true,
         "properties" => value.entries().all(|(name, _)| named(name)),
+        "additionalProperties" => false,
         _ => value.is_empty(),
     };
     metadata.entries().all(plain)

@@ -1,0 +1,60 @@
+//! The server as a client of itself: what it does, it does through the API like everybody.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method};
+use http_body_util::BodyExt as _;
+use mizzen_apiserver::{Answer, Server, User};
+use mizzen_object::{Value, json};
+
+/// A client without a network. Cheap to make.
+pub struct Client {
+    server: Server,
+}
+
+impl Client {
+    /// A client of `server`.
+    pub fn new(server: &Server) -> Client {
+        Client { server: server.clone() }
+    }
+
+    /// The code of an answer, and what a GET has found.
+    pub async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<(u16, Value), String> {
+        let answer = self.send(method.clone(), path, body).await?;
+        let code = answer.status().as_u16();
+        // Somebody else may have been faster, which is as well.
+        if !matches!(code, 200 | 201 | 404 | 409) || code == 404 && method != Method::GET {
+            return Err(format!("cannot {method} {path}: {code}"));
+        }
+        if (method, code) != (Method::GET, 200) {
+            return Ok((code, Value::Null));
+        }
+        let text = answer.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
+        Ok((code, json::parse(&text).unwrap_or_default()))
+    }
+
+    /// An answer whose body is still to come. A PATCH applies.
+    pub async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Answer, String> {
+        let uri = path.parse().map_err(|error| format!("{path}: {error}"))?;
+        let mut headers = HeaderMap::new();
+        headers.insert("user-agent", agent(path));
+        if method == Method::PATCH {
+            headers.insert("content-type", HeaderValue::from_static("application/apply-patch+yaml"));
+        }
+        let body = body.map(|object| Bytes::from(json::to_string(object))).unwrap_or_default();
+        let user = User::master("system:apiserver");
+        Ok(self.server.call(Some(user), method, uri, headers, body).await)
+    }
+}
+
+/// Under whose name fields are owned.
+fn agent(path: &str) -> HeaderValue {
+    HeaderValue::from_static(match path.contains("flowcontrol.apiserver.k8s.io") {
+        true => "api-priority-and-fairness-config-producer-v1",
+        false => "kube-apiserver",
+    })
+}
