@@ -324,7 +324,7 @@ class Check:
             lines = self.kinds.get((version, main), [])
             if sub:
                 found = [line for line in lines if line[:2] == ["subresource", sub]]
-                words = [w for line in found for w in line[2:] if not w.startswith("kind=")]
+                words = [w for line in found for w in line[2:] if "=" not in w]
                 kinds = [w[5:] for line in found for w in line if w.startswith("kind=")]
                 group = f"{resource['group']}/{resource['version']}" if "group" in resource else version
                 if kinds and kinds != [f"{group}.{resource['kind']}"] or not kinds and resource["kind"] != main:

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mizzen_object::own::{FieldSet, Versions, Writer, manager_name};
 use mizzen_object::schema::Struct;
-use mizzen_object::{GroupVersionKind, Kind, Status, Value};
+use mizzen_object::{GroupVersionKind, Status, Value};
 use mizzen_registry::Resource;
 
 use crate::catalog::Catalog;
@@ -26,7 +26,7 @@ impl<'a> Owning<'a> {
             call,
             manager: manager_name(request.query.text("fieldManager"), request.header("user-agent")),
             now: call.server.registry.timestamp(),
-            reset: reset(call.resource.kind(), &call.path.subresource),
+            reset: FieldSet::of_names(&call.resource.kind().resets(&call.path.subresource)),
             others: Others { catalog: &call.server.catalog, resource: call.resource },
         }
     }
@@ -86,25 +86,6 @@ impl<'a> Owning<'a> {
             reset: &self.reset,
             versions: &self.others,
         }
-    }
-}
-
-/// What the server takes back of a write through this door.
-fn reset(kind: &Kind, subresource: &str) -> FieldSet {
-    let (group, name) = (kind.gvk.group.as_str(), kind.gvk.kind.as_str());
-    match (subresource, name) {
-        ("", "CertificateSigningRequest") => FieldSet::of_names(&["spec", "status"]),
-        ("", _) if kind.has_status() => FieldSet::of_names(&["status"]),
-        ("status", "CertificateSigningRequest") => FieldSet::of_names(&["spec", "status.conditions"]),
-        ("status", "Deployment") if group == "apps" => FieldSet::of_names(&["spec", "metadata.labels"]),
-        ("status", "Pod") => {
-            FieldSet::of_names(&["spec", "metadata.deletionTimestamp", "metadata.ownerReferences"])
-        }
-        ("status", _) if kind.rules.status_keeps_metadata => FieldSet::of_names(&["spec", "metadata"]),
-        ("status", _) => FieldSet::of_names(&["spec"]),
-        ("approval", "CertificateSigningRequest") => FieldSet::of_names(&["spec", "status.certificate"]),
-        ("finalize", _) => FieldSet::of_names(&["status"]),
-        _ => FieldSet::default(),
     }
 }
 

@@ -41,6 +41,8 @@ pub struct KindData {
     pub verbs: Vec<Str>,
     /// What can be asked for below an object.
     pub subresources: Vec<Subresource>,
+    /// The fields that a write to the object itself cannot change, if they are others than its status.
+    pub resets: Option<Vec<Str>>,
     /// The fields by which lists can be filtered, besides name and namespace.
     pub selectable: Vec<Str>,
     /// The selectable fields by which objects are found without looking at all of them.
@@ -55,6 +57,8 @@ pub struct KindData {
     pub stored: Option<GroupVersionKind>,
     /// The columns of its table, in their order; most begin with the name, some do not.
     pub columns: Vec<Column>,
+    /// Annotations that are not shown where only metadata is.
+    pub unseen: Vec<Str>,
     /// The rules of its life.
     pub rules: Rules,
     /// The shape of an object.
@@ -74,6 +78,7 @@ impl KindData {
             scope: Scope::default(),
             verbs: Vec::new(),
             subresources: Vec::new(),
+            resets: None,
             selectable: Vec::new(),
             indexed: Vec::new(),
             deprecated: None,
@@ -81,6 +86,7 @@ impl KindData {
             scale: None,
             stored: None,
             columns: Vec::new(),
+            unseen: Vec::new(),
             rules: Rules::default(),
             root,
         }
@@ -119,6 +125,8 @@ pub struct Subresource {
     pub verbs: Vec<Str>,
     /// Its kind, if it is not the object's own.
     pub kind: Option<GroupVersionKind>,
+    /// The fields that a write through it cannot change, if they are others than usual.
+    pub resets: Option<Vec<Str>>,
 }
 
 /// Where an object keeps what its `/scale` shows, as paths of fields: `.spec.replicas`.
@@ -155,6 +163,8 @@ pub struct Rules {
     pub delete_answers_object: bool,
     /// Dependents are orphaned unless the caller says otherwise.
     pub orphan_by_default: bool,
+    /// Who deletes and does not say what becomes of dependents is told that they stay.
+    pub warns_of_orphans: bool,
     /// The status that a client sends on create is kept.
     pub status_on_create: bool,
     /// Labels, annotations, finalizers and owners do not change through `/status`.
@@ -287,6 +297,21 @@ impl KindData {
     /// The subresource `name`.
     pub fn subresource(&self, name: &str) -> Option<&Subresource> {
         self.subresources.iter().find(|subresource| subresource.name == name)
+    }
+
+    /// The fields that the server takes back of a write to the object or through a subresource.
+    pub fn resets(&self, subresource: &str) -> Vec<&str> {
+        let said = match subresource {
+            "" => self.resets.as_ref(),
+            name => self.subresource(name).and_then(|subresource| subresource.resets.as_ref()),
+        };
+        match (said, subresource) {
+            (Some(fields), _) => fields.iter().map(Str::as_str).collect(),
+            (None, "") if self.has_status() => vec!["status"],
+            (None, "status") if self.rules.status_keeps_metadata => vec!["spec", "metadata"],
+            (None, "status") => vec!["spec"],
+            _ => Vec::new(),
+        }
     }
 
     /// Whether it has a status of its own, which only `/status` changes.

@@ -6,6 +6,7 @@ use mizzen_object::{
 };
 use mizzen_store::{Expect, Write, WriteError};
 
+use crate::encode::Owners;
 use crate::prepare::reset_for_create;
 use crate::status::refused;
 use crate::{Gate, Key, Object, Registry, Resource, encode, parse_version};
@@ -20,6 +21,8 @@ pub struct CreateOptions {
     pub user: Who,
     /// Do everything but store it.
     pub dry_run: bool,
+    /// Whether it is applied, so that owners are never forgotten.
+    pub applies: bool,
 }
 
 impl Registry {
@@ -80,7 +83,8 @@ impl Registry {
             return self.pretend(resource, &key, object);
         }
         resource.to_stored(&mut object).await?;
-        let draft = encode::draft(resource.stored(), &mut object, self.now());
+        let owners = Owners::of(options.applies);
+        let draft = encode::bounded(resource.stored(), &mut object, self.now(), owners)?;
         let write = Write::put(resource.space(), key.stored(), Expect::Absent, draft);
         match self.store.commit_one(write).await {
             Ok(record) => Ok(resource.show_one(record).await?),

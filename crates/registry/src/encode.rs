@@ -1,10 +1,55 @@
 //! From value to bytes: the canonical text with a gap where the store writes the revision.
 
-use mizzen_object::{Kind, Map, Value, json, schema};
+use mizzen_object::{Kind, Map, Status, Value, json, proto, schema};
 use mizzen_store::{Draft, Record};
 
 use crate::header::{Header, terms};
 use crate::resource::name_it;
+
+/// The largest object that is kept, measured as upstream keeps it.
+/// Kubernetes: etcd's limit on a request (server/embed/config.go, DefaultMaxRequestBytes).
+const MAX_BYTES: usize = 3 * 512 * 1024;
+
+/// The draft of an object that somebody has written. If it is too large and `owners` can be forgotten, they are.
+pub(crate) fn bounded(kind: &Kind, value: &mut Value, now: i64, owners: Owners) -> Result<Draft, Status> {
+    let whole = draft(kind, value, now);
+    if !is_too_large(kind, value, &whole) {
+        return Ok(whole);
+    }
+    let lighter = (owners == Owners::Forgettable).then(|| {
+        value.entry("metadata").remove("managedFields");
+        draft(kind, value, now)
+    });
+    let fits = lighter.filter(|lighter| !is_too_large(kind, value, lighter));
+    fits.ok_or_else(|| Status::unknown("etcdserver: request is too large"))
+}
+
+/// What becomes of an object's owners when it is too large with them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owners {
+    /// They go.
+    Forgettable,
+    /// They stay: they are what the write is about.
+    Kept,
+}
+
+impl Owners {
+    /// As a write is an apply or not.
+    pub fn of(applies: bool) -> Owners {
+        if applies { Owners::Kept } else { Owners::Forgettable }
+    }
+}
+
+/// Text is mostly longer than protobuf, so only what is long is measured twice.
+fn is_too_large(kind: &Kind, value: &Value, draft: &Draft) -> bool {
+    if draft.value.len() <= MAX_BYTES {
+        return false;
+    }
+    let mut message = Vec::new();
+    proto::encode_message(&kind.root, value, &mut message);
+    let has_protobuf = kind.root.field("metadata").is_some_and(|field| field.tag > 0);
+    !has_protobuf || message.len() > MAX_BYTES
+}
 
 /// The draft of a stored object, with its index terms and its header.
 pub(crate) fn draft(kind: &Kind, value: &mut Value, now: i64) -> Draft {

@@ -6,7 +6,7 @@ use mizzen_object::{Action, Context, NameRule, Path, Status, Value, Violations, 
 use mizzen_store::{Expect, Write, WriteError};
 
 use crate::create::check_kind;
-use crate::encode::same;
+use crate::encode::{Owners, same};
 use crate::prepare::{count_generation, reset_for_update};
 use crate::status::{MODIFIED, refused};
 use crate::{Change, CreateOptions, Gate, Key, Object, Registry, Resource, encode, parse_version};
@@ -20,6 +20,8 @@ pub struct UpdateOptions {
     pub user: Who,
     /// Do everything but store it.
     pub dry_run: bool,
+    /// Whether it is applied, so that owners are never forgotten.
+    pub applies: bool,
     /// Make the object if it is not there.
     pub create: bool,
     /// Refuse at once if the object is not the one with the uid that the new one names.
@@ -35,6 +37,7 @@ impl Default for UpdateOptions {
             action: Action::Update,
             user: Who::default(),
             dry_run: false,
+            applies: false,
             create: false,
             uid_precondition: false,
             unchecked: false,
@@ -96,7 +99,8 @@ impl Registry {
             return Err(resource.not_found(&key.name));
         }
         let draft = change.apply(None).await?;
-        let create = CreateOptions { user: options.user.clone(), dry_run: options.dry_run };
+        let create =
+            CreateOptions { user: options.user.clone(), dry_run: options.dry_run, applies: options.applies };
         let object = self.create(resource, &key.namespace, draft, &create, gate, warnings).await?;
         Ok(Updated { object, created: true })
     }
@@ -136,7 +140,8 @@ impl Registry {
         let gone = is_finished(resource, &new, &old);
         let seen = (gone || options.dry_run).then(|| pretend(resource, new.clone(), &old));
         resource.to_stored(&mut new).await?;
-        let draft = encode::draft(resource.stored(), &mut new, self.now());
+        let owners = Owners::of(options.applies);
+        let draft = encode::bounded(resource.stored(), &mut new, self.now(), owners)?;
         if !gone && same(&draft, &record) {
             return Ok(Attempt::Done(current.clone()));
         }

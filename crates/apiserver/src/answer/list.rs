@@ -24,7 +24,7 @@ pub(crate) fn list(
             let text = table(resource, &list.items, Some(&metadata), version, include, now);
             from_text(&meta_kind(version, "Table"), None, text, accept, 200)
         }
-        Form::Metadata(version) => partial_list(types, list, &metadata, version, accept),
+        Form::Metadata(version) => partial_list(types, resource, list, &metadata, version, accept),
         Form::Whole => whole(types, resource, list, &metadata, accept),
     }
 }
@@ -120,7 +120,14 @@ fn loose_pieces(gvk: &GroupVersionKind, list: &List, metadata: &Value) -> Vec<By
     pieces
 }
 
-fn partial_list(types: &Types, list: &List, metadata: &Value, version: &str, accept: Accept) -> Answer {
+fn partial_list(
+    types: &Types,
+    resource: &Resource,
+    list: &List,
+    metadata: &Value,
+    version: &str,
+    accept: Accept,
+) -> Answer {
     let gvk = meta_kind(version, "PartialObjectMetadataList");
     let mut text = b"{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":\"meta.k8s.io/".to_vec();
     text.extend_from_slice(version.as_bytes());
@@ -134,7 +141,7 @@ fn partial_list(types: &Types, list: &List, metadata: &Value, version: &str, acc
             if index > 0 {
                 text.push(b',');
             }
-            text.extend_from_slice(&partial(object, version));
+            text.extend_from_slice(&partial(resource.kind(), object, version));
         }
         text.extend_from_slice(b"]}");
     }

@@ -11,7 +11,7 @@ pub use body::Body;
 pub(crate) use body::Source;
 pub(crate) use compress::compress;
 pub(crate) use list::list;
-pub(crate) use negotiate::{Accept, Encoding, Form, negotiate, negotiate_loose, not_acceptable};
+pub(crate) use negotiate::{Accept, Encoding, Form, Offer, negotiate, negotiate_among, not_acceptable};
 pub(crate) use object::{message, meta_kind, object, partial, status, status_kind, value};
 pub(crate) use table::{Table, single};
 

@@ -53,23 +53,26 @@ const ENCODINGS: [Encoding; 3] = [Encoding::Json, Encoding::Yaml, Encoding::Prot
 const STREAMS: [&str; 2] =
     ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
 
-/// Chooses a form for objects that have no protobuf of their own; their metadata has.
-pub(crate) fn negotiate_loose(headers: &HeaderMap, query: &Query, list: bool) -> Result<Accept, Status> {
-    choose_form(headers, query, list, |accept| {
-        accept.encoding != Encoding::Protobuf || matches!(accept.form, Form::Metadata(_))
-    })
+/// What there is to choose from besides the text of an object and its metadata.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Offer {
+    /// Whether there are tables.
+    pub tables: bool,
+    /// Whether whole objects have a protobuf form; their metadata always has.
+    pub protobuf: bool,
 }
 
 /// Chooses a form. `list` says that the path can also be watched, which shows in the refusal.
 pub(crate) fn negotiate(headers: &HeaderMap, query: &Query, list: bool) -> Result<Accept, Status> {
-    choose_form(headers, query, list, |_| true)
+    negotiate_among(headers, query, list, Offer { tables: true, protobuf: true })
 }
 
-fn choose_form(
+/// The same where there is less to choose from.
+pub(crate) fn negotiate_among(
     headers: &HeaderMap,
     query: &Query,
     list: bool,
-    possible: impl Fn(&Accept) -> bool,
+    offer: Offer,
 ) -> Result<Accept, Status> {
     let header = headers.get(http::header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let pretty = query.bool("pretty").unwrap_or_else(|| by_a_person(headers));
@@ -80,7 +83,7 @@ fn choose_form(
     if !header.split(',').any(|clause| is_offered(media_type(clause))) {
         return Err(nothing_offered(list));
     }
-    let chosen = clauses(header).into_iter().find_map(|clause| choose(clause, default).filter(&possible));
+    let chosen = clauses(header).into_iter().find_map(|clause| choose(clause, default, offer));
     chosen.ok_or_else(not_acceptable)
 }
 
@@ -118,7 +121,7 @@ fn parameters(clause: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-fn choose(clause: &str, default: Accept) -> Option<Accept> {
+fn choose(clause: &str, default: Accept, offer: Offer) -> Option<Accept> {
     let mut accept = default;
     let wanted = media_type(clause);
     accept.encoding = match wanted {
@@ -138,7 +141,11 @@ fn choose(clause: &str, default: Accept) -> Option<Accept> {
     }
     accept.form = form(kind, group, version)?;
     // Tables have no protobuf.
-    let possible = !matches!((accept.encoding, accept.form), (Encoding::Protobuf, Form::Table(_)));
+    let possible = match accept.form {
+        Form::Table(_) => offer.tables && accept.encoding != Encoding::Protobuf,
+        Form::Metadata(_) => true,
+        Form::Whole => offer.protobuf || accept.encoding != Encoding::Protobuf,
+    };
     possible.then_some(accept)
 }
 
@@ -202,5 +209,18 @@ mod tests {
         check("application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io,application/json", json);
         check("application/json;as=Table;v=v2;g=meta.k8s.io", None);
         check("text/html", None);
+    }
+
+    #[test]
+    fn who_has_no_table_gives_the_next_best() {
+        let chosen = |header: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("accept", header.parse().unwrap());
+            let offer = Offer { tables: false, protobuf: true };
+            negotiate_among(&headers, &Query::default(), false, offer).map(|accept| accept.form)
+        };
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        assert_eq!(chosen(&format!("{table},application/json")).ok(), Some(Form::Whole));
+        assert_eq!(chosen(table).unwrap_err().code, 406);
     }
 }

@@ -1,7 +1,9 @@
 //! One object, or a Status, in the form that was asked for.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
-use mizzen_object::{GroupVersionKind, Status, Value, json, proto, schema::Struct, yaml};
+use mizzen_object::{GroupVersionKind, KindData, Status, Value, json, proto, schema::Struct, yaml};
 use mizzen_registry::{Object, Resource};
 
 use super::table::table;
@@ -25,7 +27,7 @@ pub(crate) fn object(
         }
         Form::Metadata(version) => {
             let gvk = meta_kind(version, "PartialObjectMetadata");
-            let text = partial(object, version);
+            let text = partial(resource.kind(), object, version);
             from_text(&gvk, Some(&types.partial), text, accept, code)
         }
         Form::Table(version) => {
@@ -58,8 +60,32 @@ pub(crate) fn message(resource: &Resource, object: &Object) -> Bytes {
 }
 
 /// An object's metadata as an object of its own.
-pub(crate) fn partial(object: &Object, version: &str) -> Bytes {
-    let metadata = metadata(&object.json);
+pub(crate) fn partial(kind: &KindData, object: &Object, version: &str) -> Bytes {
+    let metadata = match kind.unseen.is_empty() {
+        true => Cow::Borrowed(metadata(&object.json)),
+        false => Cow::Owned(seen(kind, metadata(&object.json))),
+    };
+    wrap(&metadata, version)
+}
+
+/// The same for something that stands for an object, such as its Scale.
+pub(super) fn plain_partial(object: &Object, version: &str) -> Bytes {
+    wrap(metadata(&object.json), version)
+}
+
+/// Kubernetes: upstream takes metadata from its internal type, where some annotations have become fields.
+fn seen(kind: &KindData, metadata: &[u8]) -> Vec<u8> {
+    let mut metadata = json::parse(metadata).unwrap_or_default();
+    if let Some(Value::Map(annotations)) = metadata.get_mut("annotations") {
+        annotations.retain(|name, _| !kind.unseen.iter().any(|unseen| unseen == name));
+        if annotations.is_empty() {
+            metadata.remove("annotations");
+        }
+    }
+    json::to_string(&metadata).into_bytes()
+}
+
+fn wrap(metadata: &[u8], version: &str) -> Bytes {
     let mut text = Vec::with_capacity(metadata.len() + 96);
     text.extend_from_slice(b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/");
     text.extend_from_slice(version.as_bytes());

@@ -5,7 +5,7 @@ use mizzen_object::jsonpath::{self, Template};
 use mizzen_object::{Column, Value, json, time};
 use mizzen_registry::{Object, Resource};
 
-use super::object::partial;
+use super::object::{partial, plain_partial};
 
 /// Stands for an age that is filled in when the row is sent. A row in which something else reads the same is
 /// not kept.
@@ -35,7 +35,7 @@ pub(crate) fn single(columns: &[Column], cells: Vec<Value>, object: &Object, ver
     out.extend_from_slice(b",\"rows\":[{\"cells\":");
     json::write(&Value::List(cells), &mut out);
     out.extend_from_slice(b",\"object\":");
-    out.extend_from_slice(&partial(object, version));
+    out.extend_from_slice(&plain_partial(object, version));
     out.extend_from_slice(b"}]}");
     out.into()
 }
@@ -145,7 +145,7 @@ impl Table<'_> {
         match self.include {
             "None" => out.extend_from_slice(b"null"),
             "Object" => out.extend_from_slice(&object.json),
-            _ => out.extend_from_slice(&partial(object, self.version)),
+            _ => out.extend_from_slice(&partial(self.resource.kind(), object, self.version)),
         }
         out.push(b'}');
     }

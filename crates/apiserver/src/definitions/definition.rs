@@ -197,7 +197,7 @@ impl Default for Live {
 fn subresource(name: &'static str) -> Subresource {
     let scale = GroupVersionKind { group: "autoscaling".into(), version: "v1".into(), kind: "Scale".into() };
     let verbs = ["get", "patch", "update"].map(Str::from).to_vec();
-    Subresource { name: name.into(), verbs, kind: (name == "scale").then_some(scale) }
+    Subresource { name: name.into(), verbs, kind: (name == "scale").then_some(scale), resets: None }
 }
 
 /// Whether a condition of a definition holds.

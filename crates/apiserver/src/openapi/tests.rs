@@ -32,7 +32,12 @@ fn gizmo(schema: &str) -> Published {
         plural: "gizmos".into(),
         singular: "gizmo".into(),
         verbs: verbs(&["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"]),
-        subresources: vec![Subresource { name: "scale".into(), verbs: verbs(&["get"]), kind: Some(scale) }],
+        subresources: vec![Subresource {
+            name: "scale".into(),
+            verbs: verbs(&["get"]),
+            kind: Some(scale),
+            resets: None,
+        }],
         selectable: vec![".spec.color".into()],
         ..KindData::new(gvk, root)
     };

@@ -18,6 +18,7 @@ pub(crate) async fn apply(call: &Call<'_>, action: Action) -> Result<Answer, Sta
         action,
         user: request.user.who(),
         dry_run: options.dry_run,
+        applies: true,
         create: call.path.subresource.is_empty(),
         ..UpdateOptions::default()
     };

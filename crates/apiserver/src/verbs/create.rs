@@ -18,7 +18,8 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     let mut claim = server.claims.claim();
     admission::admit(admission::Write { call, old: None, claim: &mut claim }, &mut intake.value).await?;
 
-    let create = CreateOptions { user: request.user.who(), dry_run: options.dry_run };
+    let create =
+        CreateOptions { user: request.user.who(), dry_run: options.dry_run, ..CreateOptions::default() };
     let draft = intake.value;
     let created = server
         .registry

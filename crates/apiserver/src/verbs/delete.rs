@@ -12,17 +12,20 @@ pub(crate) async fn delete(call: &Call<'_>) -> Result<Answer, Status> {
     let options = options::delete_options(server, request, false)?;
     admission::on_delete(resource, path)?;
     let deleted = server.registry.delete(resource, &call.key(), &options, &admission::Checks(call)).await?;
-    if orphans_silently(call, &options) {
-        call.notes.warn("child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning");
-    }
+    warn_of_orphans(call, &options);
     show(call, &deleted, code(&deleted, &options))
 }
 
-/// Kubernetes: only one kind warns that its dependents stay, although others orphan too.
-fn orphans_silently(call: &Call, options: &DeleteOptions) -> bool {
-    call.resource.kind().gvk.kind == "Job"
-        && options.propagation.is_none()
-        && options.orphan_dependents.is_none()
+fn warn_of_orphans(call: &Call, options: &DeleteOptions) {
+    let (kind, said) =
+        (call.resource.kind(), options.propagation.is_some() || options.orphan_dependents.is_some());
+    if kind.rules.warns_of_orphans && !said {
+        call.notes.warn(format!(
+            "child pods are preserved by default when {} are deleted; set propagationPolicy=Background to remove them or \
+             set propagationPolicy=Orphan to suppress this warning",
+            kind.plural
+        ));
+    }
 }
 
 /// Kubernetes: 202 only for those who asked in the old way that dependents go too.
@@ -58,6 +61,7 @@ pub(crate) async fn delete_collection(call: &Call<'_>) -> Result<Answer, Status>
     let options = options::delete_options(server, request, true)?;
     let deleted =
         server.registry.delete_collection(resource, &list, &options, &admission::Checks(call)).await?;
+    warn_of_orphans(call, &options);
     let now = server.registry.now();
     Ok(answer::list(&server.types, resource, &deleted, call.accept, request.query.text("includeObject"), now))
 }

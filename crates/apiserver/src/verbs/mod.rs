@@ -24,7 +24,7 @@ use mizzen_object::validate::names;
 use mizzen_object::{Action, Status, Value};
 use mizzen_registry::{Key, Object, Resource};
 
-use crate::answer::{self, Accept, Answer, negotiate};
+use crate::answer::{self, Accept, Answer, Offer, negotiate, negotiate_among};
 use crate::catalog::Nowhere;
 use crate::definitions;
 use crate::notes::Notes;
@@ -82,10 +82,9 @@ pub(crate) async fn answer(
 /// The form of the answer.
 fn accept(resource: &Resource, request: &Request, path: &ResourcePath, verb: &str) -> Result<Accept, Status> {
     let listed = path.name.is_empty() && matches!(verb, "list" | "watch");
-    match resource.kind().rules.loose {
-        true => answer::negotiate_loose(&request.headers, &request.query, listed),
-        false => negotiate(&request.headers, &request.query, listed),
-    }
+    let tables = !path.subresource.is_empty() || !resource.kind().columns.is_empty();
+    let offer = Offer { tables, protobuf: !resource.kind().rules.loose };
+    negotiate_among(&request.headers, &request.query, listed, offer)
 }
 
 /// Replaces the status of an object that belongs to no namespace, as the server itself.

@@ -269,7 +269,7 @@ impl Writer {
     fn text(&mut self, object: &Object, now: i64) -> Bytes {
         match self.accept.form {
             Form::Whole => object.json.clone(),
-            Form::Metadata(version) => answer::partial(object, version),
+            Form::Metadata(version) => answer::partial(self.resource.kind(), object, version),
             Form::Table(version) => {
                 let headings = std::mem::replace(&mut self.headings, false);
                 let table =

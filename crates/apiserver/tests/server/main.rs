@@ -4,6 +4,7 @@ mod rig;
 
 mod access;
 mod delete;
+mod large;
 mod legacy;
 mod list;
 mod race;

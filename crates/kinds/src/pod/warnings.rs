@@ -1,5 +1,7 @@
 //! What is legal in a pod, but unwise?
 
+use std::collections::HashSet;
+
 use mizzen_object::quantity::Quantity;
 use mizzen_object::validate::{ip, names};
 use mizzen_object::{Action, Context, Path, Value};
@@ -202,10 +204,10 @@ impl Warner {
 
     fn repetitions(&mut self, spec: &Value, path: &Path) {
         for (list, key) in [("hostAliases", "ip"), ("imagePullSecrets", "name")] {
-            let items = spec[list].list();
+            let mut seen = HashSet::new();
             let path = path.child(list);
-            for (index, item) in items.iter().enumerate() {
-                if items[..index].iter().any(|other| other[key].str() == item[key].str()) {
+            for (index, item) in spec[list].list().iter().enumerate() {
+                if !seen.insert(item[key].str()) {
                     self.add(
                         path.index(index).child(key),
                         &format!("duplicate {key} \"{}\"", item[key].str()),
@@ -274,13 +276,13 @@ impl Warner {
 
     /// A variable that hides another without building on it.
     fn env(&mut self, variables: &Value, path: &Path) {
-        let variables = variables.list();
-        for (index, variable) in variables.iter().enumerate() {
+        let mut names = HashSet::new();
+        for (index, variable) in variables.list().iter().enumerate() {
             let (name, value) = (variable["name"].str(), variable["value"].str());
             let reference = format!("$({name})");
             let builds_on =
                 variable["valueFrom"].is_null() && value != reference && value.contains(&reference);
-            if !builds_on && variables[..index].iter().any(|other| other["name"].str() == name) {
+            if !names.insert(name) && !builds_on {
                 let text =
                     format!("hides previous definition of \"{name}\", which may be dropped when using apply");
                 self.add(path.index(index), &text);

@@ -49,7 +49,11 @@ pub struct Evaluation<'a> {
     pub cost: u64,
 }
 
-pub(crate) fn evaluate<'a>(planned: &Planned, activation: &'a dyn Activation, budget: Budget) -> Evaluation<'a> {
+pub(crate) fn evaluate<'a>(
+    planned: &Planned,
+    activation: &'a dyn Activation,
+    budget: Budget,
+) -> Evaluation<'a> {
     let mut evaluator = Evaluator { activation, budget, cost: 0, slots: Vec::new() };
     evaluator.slots.resize_with(planned.n_slots, || Slot::Empty);
     let value = evaluator.eval(&planned.root);
@@ -275,7 +279,8 @@ impl<'p, 'a> Evaluator<'p, 'a, '_> {
                 Value::Optional(inside) if *optional => values.extend(inside.map(|inside| (*inside).clone())),
                 other if *optional => {
                     let shown = standard::show(&other);
-                    let message = format!("cannot initialize optional list element from non-optional value {shown}");
+                    let message =
+                        format!("cannot initialize optional list element from non-optional value {shown}");
                     return Err(EvalError::new(message));
                 }
                 value => values.push(value),
@@ -290,7 +295,9 @@ impl<'p, 'a> Evaluator<'p, 'a, '_> {
         for (key, value, optional) in entries {
             let (key, value) = (self.eval(key)?, self.eval(value)?);
             match value {
-                Value::Optional(inside) if *optional => values.extend(inside.map(|inside| (key, (*inside).clone()))),
+                Value::Optional(inside) if *optional => {
+                    values.extend(inside.map(|inside| (key, (*inside).clone())))
+                }
                 other if *optional => return Err(not_optional(&standard::show(&key), &other)),
                 value => values.push((key, value)),
             }
@@ -326,10 +333,13 @@ impl<'p, 'a> Evaluator<'p, 'a, '_> {
             (Value::Map(map), None) => self.each(fold, map.keys().into_iter().map(|key| (Ok(key), None)))?,
             (Value::Map(map), Some(_)) => {
                 let keys = map.keys().into_iter();
-                self.each(fold, keys.map(|key| {
-                    let value = map.get(&key);
-                    (Ok(key), value)
-                }))?;
+                self.each(
+                    fold,
+                    keys.map(|key| {
+                        let value = map.get(&key);
+                        (Ok(key), value)
+                    }),
+                )?;
             }
             (other, _) => {
                 return Err(EvalError::new(format!("got '{}', expected iterable type", other.type_name())));
@@ -370,17 +380,20 @@ impl<'p, 'a> Evaluator<'p, 'a, '_> {
         for argument in &call.arguments[1..] {
             arguments.push(self.strict(argument)?);
         }
-        let (mut accumulated, arguments) = match (accumulated, arguments.into_iter().collect::<Result<Vec<_>, _>>()) {
-            (Ok(accumulated), Ok(arguments)) => (accumulated, arguments),
-            (Err(failed), _) | (_, Err(failed)) => {
-                self.charge(1)?;
-                return Err(failed);
-            }
-        };
+        let (mut accumulated, arguments) =
+            match (accumulated, arguments.into_iter().collect::<Result<Vec<_>, _>>()) {
+                (Ok(accumulated), Ok(arguments)) => (accumulated, arguments),
+                (Err(failed), _) | (_, Err(failed)) => {
+                    self.charge(1)?;
+                    return Err(failed);
+                }
+            };
         self.slots[slot] = Slot::Empty;
         self.charge(1)?;
         match (&mut accumulated, &arguments[..]) {
-            (Value::List(list), [Value::List(items)]) => items.iter().try_for_each(|item| list.push(item?))?,
+            (Value::List(list), [Value::List(items)]) => {
+                items.iter().try_for_each(|item| list.push(item?))?
+            }
             (Value::Map(Map::Made(map)), [key, value]) => insert(map, key, value)?,
             _ => {
                 let arguments: Vec<_> = std::iter::once(accumulated).chain(arguments).collect();
@@ -410,4 +423,3 @@ fn not_optional(field: &str, value: &Value) -> EvalError {
     let shown = standard::show(value);
     EvalError::new(format!("cannot initialize optional entry '{field}' from non-optional value {shown}"))
 }
-

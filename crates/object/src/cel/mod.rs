@@ -50,10 +50,11 @@ mod value;
 pub use environment::{Environment, RefuseError};
 pub use escape::escape;
 pub use estimate::{CallEstimate, LIST, MAP, NoSizes, Node, REGEX, Range, STRUCT, Sizes, TRAVERSAL, scale};
-pub use function::{
-    CostOf, Estimate, Expand, Expander, Function, Library, Macro, MacroError, Overload, Run, Site, Sizing, Version,
-};
 pub use eval::{Activation, Budget, Evaluation};
+pub use function::{
+    CostOf, Estimate, Expand, Expander, Function, Library, Macro, MacroError, Overload, Run, Site, Sizing,
+    Version,
+};
 pub use parse::{CompileError, Issue};
 pub use program::Program;
 pub use shape::{Field, Form, Merge, Shape};

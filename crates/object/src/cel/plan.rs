@@ -126,14 +126,14 @@ impl Planner<'_> {
             ExprKind::Call(call) => self.call(expr, call),
             ExprKind::List(items, optional) => self.list(items, optional),
             ExprKind::Map(entries) => {
-                let plan = |entry: &Entry| Ok((self.plan(&entry.key)?, self.plan(&entry.value)?, entry.optional));
+                let plan =
+                    |entry: &Entry| Ok((self.plan(&entry.key)?, self.plan(&entry.value)?, entry.optional));
                 let entries: Vec<_> = entries.iter().map(plan).collect::<Result<_, EvalError>>()?;
                 fold_map(entries)
             }
             ExprKind::Struct(name, fields) => {
-                let plan = |field: &FieldEntry| {
-                    Ok((field.name.clone(), self.plan(&field.value)?, field.optional))
-                };
+                let plan =
+                    |field: &FieldEntry| Ok((field.name.clone(), self.plan(&field.value)?, field.optional));
                 let fields = fields.iter().map(plan).collect::<Result<_, EvalError>>()?;
                 Ok(Plan::Object(name.clone(), fields))
             }
@@ -180,7 +180,8 @@ impl Planner<'_> {
             return self.index(call, name != "_[_]");
         }
         let plan = |argument: &Expr| self.plan(argument);
-        let mut arguments: Vec<Plan> = call.target.iter().chain(&call.arguments).map(plan).collect::<Result<_, _>>()?;
+        let mut arguments: Vec<Plan> =
+            call.target.iter().chain(&call.arguments).map(plan).collect::<Result<_, _>>()?;
         let overloads = match self.checked.references.get(&expr.id) {
             Some(Reference::Overloads(overloads)) => overloads.clone(),
             _ => Vec::new(),
@@ -194,7 +195,9 @@ impl Planner<'_> {
                 let left = arguments.pop().unwrap_or(Plan::Constant(Value::Null));
                 return Ok(Plan::Equals(Box::new((left, right)), name == "_!=_"));
             }
-            ("or" | "orValue", 2) if overloads.iter().any(|overload| overload.id.starts_with("optional_or")) => {
+            ("or" | "orValue", 2)
+                if overloads.iter().any(|overload| overload.id.starts_with("optional_or")) =>
+            {
                 let right = arguments.pop().unwrap_or(Plan::Constant(Value::Null));
                 let left = arguments.pop().unwrap_or(Plan::Constant(Value::Null));
                 return Ok(Plan::OrElse(Box::new((left, right)), name == "orValue"));
@@ -274,7 +277,9 @@ fn fold_map(entries: Vec<(Plan, Plan, bool)>) -> Step {
         (Plan::Constant(key), Plan::Constant(value), false) => Some((key.clone(), value.clone())),
         _ => None,
     };
-    let Some(values) = entries.iter().map(constant).collect::<Option<Vec<_>>>() else { return Ok(Plan::Map(entries)) };
+    let Some(values) = entries.iter().map(constant).collect::<Option<Vec<_>>>() else {
+        return Ok(Plan::Map(entries));
+    };
     Ok(Map::new(values).map_or(Plan::Map(entries), |map| Plan::Constant(map.into())))
 }
 
@@ -301,7 +306,8 @@ fn optimize(mut call: CallPlan) -> Step {
             return Ok(Plan::Member(Box::new(call.arguments.swap_remove(0)), keys, doubles));
         }
     }
-    if let (true, [Plan::Constant(_)]) = (CONVERSIONS.contains(&call.function.as_str()), &call.arguments[..]) {
+    if let (true, [Plan::Constant(_)]) = (CONVERSIONS.contains(&call.function.as_str()), &call.arguments[..])
+    {
         let Plan::Constant(argument) = call.arguments.swap_remove(0) else { unreachable!("matched above") };
         return eval::call(&call, &[argument]).map(Plan::Constant);
     }
@@ -342,7 +348,7 @@ fn in_place(step: Plan, slot: usize) -> Plan {
 fn accumulates(call: &CallPlan, slot: usize) -> bool {
     let accumulator = matches!(call.arguments.first(), Some(Plan::Attribute(attribute))
         if attribute.qualifiers.is_empty() && matches!(attribute.root, Root::Local(local) if local == slot));
-    let appends = &call.function == "_+_" && matches!(call.arguments.get(1), Some(Plan::List(_) | Plan::Constant(Value::List(_))));
+    let appends = &call.function == "_+_"
+        && matches!(call.arguments.get(1), Some(Plan::List(_) | Plan::Constant(Value::List(_))));
     accumulator && (appends || (&call.function == "cel.@mapInsert" && call.arguments.len() == 3))
 }
-

@@ -140,12 +140,16 @@ pub(super) fn read<'a>(data: &'a object::Value, shape: &'a Shape) -> Outcome<'a>
     use object::Value as Data;
     Ok(match (&shape.form, data) {
         (_, Data::Null) if shape.nullable => Value::Null,
-        (_, Data::Null) => return Err(EvalError::new("invalid data, got null for schema with nullable=false")),
+        (_, Data::Null) => {
+            return Err(EvalError::new("invalid data, got null for schema with nullable=false"));
+        }
         (Form::Any | Form::Bool, Data::Bool(bool)) => Value::Bool(*bool),
         (Form::Any | Form::Int | Form::IntOrString, Data::Int(int)) => Value::Int(*int),
         (Form::Double, Data::Int(int)) => Value::Double(*int as f64),
         (Form::Any | Form::Double, Data::Number(_)) => Value::Double(data.as_f64().unwrap_or_default()),
-        (Form::Any | Form::String | Form::IntOrString, Data::String(text)) => Value::String(Text::Borrowed(text)),
+        (Form::Any | Form::String | Form::IntOrString, Data::String(text)) => {
+            Value::String(Text::Borrowed(text))
+        }
         (Form::Bytes | Form::Date | Form::DateTime | Form::Duration, Data::String(text)) => {
             read_text(text, &shape.form)?
         }
@@ -157,7 +161,8 @@ pub(super) fn read<'a>(data: &'a object::Value, shape: &'a Shape) -> Outcome<'a>
 }
 
 fn read_text<'a>(text: &str, form: &Form) -> Outcome<'a> {
-    let refuse = |what: &str, why: &dyn std::fmt::Display| EvalError::new(format!("Invalid {what} {text}: {why}"));
+    let refuse =
+        |what: &str, why: &dyn std::fmt::Display| EvalError::new(format!("Invalid {what} {text}: {why}"));
     match form {
         Form::Duration => {
             let nanos = time::duration_nanos(text).map_err(|error| refuse("duration", &error))?;
@@ -189,7 +194,9 @@ fn mismatch(form: &Form, data: &object::Value) -> String {
         other => other.go_word(),
     };
     match form {
-        Form::IntOrString => "invalid data, expected XIntOrString value to be either a string or integer".into(),
+        Form::IntOrString => {
+            "invalid data, expected XIntOrString value to be either a string or integer".into()
+        }
         Form::Map(_) | Form::Object(..) => {
             "invalid data, expected a map for the provided schema with type=object".into()
         }

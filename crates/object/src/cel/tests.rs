@@ -108,7 +108,10 @@ fn values_are_converted() {
     check("string(1.0) + string(true) + string(1e7)", "1true1e+07");
     check("string(duration('90m'))", "5400s");
     check("string(timestamp('2024-01-02T03:04:05.5Z'))", "2024-01-02T03:04:05.5Z");
-    check("timestamp('2024-01-02T03:04:05Z') - timestamp('2024-01-01T00:00:00Z') == duration('27h4m5s')", "true");
+    check(
+        "timestamp('2024-01-02T03:04:05Z') - timestamp('2024-01-01T00:00:00Z') == duration('27h4m5s')",
+        "true",
+    );
     check("type(1) == int && type([]) == list && type(int) == type", "true");
     check("string(bytes('é'))", "é");
     check("uint(-1)", "program instantiation failed: unsigned integer overflow");

@@ -228,7 +228,9 @@ impl Key {
             Value::Bool(bool) => Key::Bool(*bool),
             Value::Int(int) => Key::Int(*int),
             Value::Uint(uint) => i64::try_from(*uint).map_or(Key::Uint(*uint), Key::Int),
-            Value::Double(double) if double.fract() == 0.0 && double.abs() < 9.0e18 => Key::Int(*double as i64),
+            Value::Double(double) if double.fract() == 0.0 && double.abs() < 9.0e18 => {
+                Key::Int(*double as i64)
+            }
             Value::String(text) => Key::String(text.to_str()),
             _ => return None,
         })

@@ -120,6 +120,7 @@ fn subresources(version: &Value) -> Vec<Subresource> {
         name: Str::new_static(name),
         verbs: ["get", "patch", "update"].map(Str::new_static).to_vec(),
         kind,
+        resets: None,
     };
     let scale = GroupVersionKind { group: "autoscaling".into(), version: "v1".into(), kind: "Scale".into() };
     let status = declared.get("status").map(|_| make("status", None));

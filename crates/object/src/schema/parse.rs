@@ -230,6 +230,8 @@ fn kind_line(kind: &mut KindData, line: &Line) -> Result<(), String> {
         "categories" => kind.categories = words(),
         "scope" => kind.scope = if rest == "Cluster" { Scope::Cluster } else { Scope::Namespaced },
         "verbs" => kind.verbs = words(),
+        "unseen" => kind.unseen = words(),
+        "resets" => kind.resets = Some(words()),
         "list" => kind.list_kind = Some(rest.into()),
         "selectable" => kind.selectable = words(),
         "deprecated" => kind.deprecated = Some(Deprecated::parse(rest)),
@@ -274,6 +276,7 @@ fn set_rule(rules: &mut Rules, rule: &str) -> Result<(), String> {
         "conditional-update" => &mut rules.conditional_update,
         "delete-answers-object" => &mut rules.delete_answers_object,
         "orphan-by-default" => &mut rules.orphan_by_default,
+        "warns-of-orphans" => &mut rules.warns_of_orphans,
         "status-keeps-metadata" => &mut rules.status_keeps_metadata,
         "plain-metadata" => &mut rules.plain_metadata,
         "status-on-create" => &mut rules.status_on_create,
@@ -286,10 +289,12 @@ fn set_rule(rules: &mut Rules, rule: &str) -> Result<(), String> {
 fn subresource(text: &str) -> Result<Subresource, String> {
     let mut words = text.split_whitespace();
     let name = words.next().ok_or("a subresource has a name")?.into();
-    let mut subresource = Subresource { name, verbs: Vec::new(), kind: None };
+    let mut subresource = Subresource { name, verbs: Vec::new(), kind: None, resets: None };
     for word in words {
-        match word.strip_prefix("kind=") {
-            Some(kind) => subresource.kind = Some(full_kind(kind)?),
+        match word.split_once('=') {
+            Some(("kind", kind)) => subresource.kind = Some(full_kind(kind)?),
+            Some(("resets", fields)) => subresource.resets = Some(fields.split(',').map(Str::from).collect()),
+            Some(_) => return Err(format!("unknown attribute {word:?} of a subresource")),
             None => subresource.verbs.push(word.into()),
         }
     }

@@ -1,7 +1,11 @@
 //! The real kubectl, as people type it.
 
 mod basics;
+mod change;
+mod create;
 mod legacy;
+mod look;
+mod operate;
 
 use std::path::PathBuf;
 use std::process::{Output, Stdio};

@@ -122,7 +122,8 @@ impl Checker<'_> {
     }
 
     fn no_overload(&mut self, id: u32, name: &str, kinds: &[Type], member: bool) -> Type {
-        let kinds: Vec<String> = kinds.iter().map(|kind| self.bindings.resolve(kind, true).to_string()).collect();
+        let kinds: Vec<String> =
+            kinds.iter().map(|kind| self.bindings.resolve(kind, true).to_string()).collect();
         let signature = match (member, kinds.split_first()) {
             (true, Some((target, rest))) => format!("{target}.({})", rest.join(", ")),
             _ => format!("({})", kinds.join(", ")),

@@ -4,8 +4,8 @@
 use super::Checked;
 use crate::cel::ast::{Expr, ExprKind, Literal};
 use crate::cel::parse::{Issue, Parsed};
-use crate::cel::{library, standard};
 use crate::cel::types::Type;
+use crate::cel::{library, standard};
 
 /// Everything that is wrong with literals.
 pub(super) fn check(checked: &Checked, parsed: &Parsed) -> Vec<Issue> {

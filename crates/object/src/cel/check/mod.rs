@@ -45,7 +45,8 @@ impl Checked {
 
 /// Checks a tree; all errors, or what is known.
 pub(crate) fn check(mut parsed: Parsed, environment: &Environment) -> Result<Checked, Vec<Issue>> {
-    let mut expr = std::mem::replace(&mut parsed.expr, Expr { id: 0, kind: ExprKind::Literal(Literal::Null) });
+    let mut expr =
+        std::mem::replace(&mut parsed.expr, Expr { id: 0, kind: ExprKind::Literal(Literal::Null) });
     let mut checker = Checker {
         environment,
         parsed: &parsed,
@@ -234,7 +235,10 @@ impl Checker<'_> {
         match kind.inside_optional() {
             Some(inside) if optional => inside.clone(),
             None if optional && !kind.is_dyn() => {
-                self.report(id, format!("expected type '{}' but found '{kind}'", Type::optional(kind.clone())));
+                self.report(
+                    id,
+                    format!("expected type '{}' but found '{kind}'", Type::optional(kind.clone())),
+                );
                 kind
             }
             _ => kind,
@@ -245,7 +249,9 @@ impl Checker<'_> {
     fn join(&mut self, previous: Option<Type>, current: Type) -> Type {
         match previous {
             None => current,
-            Some(previous) if self.bindings.assign(&previous, &current) => unify::most_general(&previous, &current),
+            Some(previous) if self.bindings.assign(&previous, &current) => {
+                unify::most_general(&previous, &current)
+            }
             Some(_) => Type::Dyn,
         }
     }

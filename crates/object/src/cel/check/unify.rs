@@ -114,7 +114,12 @@ impl Bindings {
 fn accepts_null(other: &Type) -> bool {
     matches!(
         other,
-        Type::Null | Type::Opaque(..) | Type::Object(_) | Type::Duration | Type::Timestamp | Type::Nullable(_)
+        Type::Null
+            | Type::Opaque(..)
+            | Type::Object(_)
+            | Type::Duration
+            | Type::Timestamp
+            | Type::Nullable(_)
     )
 }
 

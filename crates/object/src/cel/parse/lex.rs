@@ -49,14 +49,84 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Every kind, in the order of messages.
-    pub(super) const ALL: [Kind; 36] = [Kind::Eof, Kind::Equals, Kind::NotEquals, Kind::In, Kind::Less, Kind::LessEquals, Kind::GreaterEquals, Kind::Greater, Kind::And, Kind::Or, Kind::LeftBracket, Kind::RightBracket, Kind::LeftBrace, Kind::RightBrace, Kind::LeftParen, Kind::RightParen, Kind::Dot, Kind::Comma, Kind::Minus, Kind::Exclamation, Kind::Question, Kind::Colon, Kind::Plus, Kind::Star, Kind::Slash, Kind::Percent, Kind::True, Kind::False, Kind::Null, Kind::Float, Kind::Int, Kind::Uint, Kind::String, Kind::Bytes, Kind::Ident, Kind::EscapedIdent];
+    pub(super) const ALL: [Kind; 36] = [
+        Kind::Eof,
+        Kind::Equals,
+        Kind::NotEquals,
+        Kind::In,
+        Kind::Less,
+        Kind::LessEquals,
+        Kind::GreaterEquals,
+        Kind::Greater,
+        Kind::And,
+        Kind::Or,
+        Kind::LeftBracket,
+        Kind::RightBracket,
+        Kind::LeftBrace,
+        Kind::RightBrace,
+        Kind::LeftParen,
+        Kind::RightParen,
+        Kind::Dot,
+        Kind::Comma,
+        Kind::Minus,
+        Kind::Exclamation,
+        Kind::Question,
+        Kind::Colon,
+        Kind::Plus,
+        Kind::Star,
+        Kind::Slash,
+        Kind::Percent,
+        Kind::True,
+        Kind::False,
+        Kind::Null,
+        Kind::Float,
+        Kind::Int,
+        Kind::Uint,
+        Kind::String,
+        Kind::Bytes,
+        Kind::Ident,
+        Kind::EscapedIdent,
+    ];
 
     /// Its name in messages.
     pub(super) fn name(self) -> &'static str {
         const NAMES: [&str; 36] = [
-            "<EOF>", "'=='", "'!='", "'in'", "'<'", "'<='", "'>='", "'>'", "'&&'", "'||'", "'['", "']'", "'{'", "'}'",
-            "'('", "')'", "'.'", "','", "'-'", "'!'", "'?'", "':'", "'+'", "'*'", "'/'", "'%'", "'true'", "'false'",
-            "'null'", "NUM_FLOAT", "NUM_INT", "NUM_UINT", "STRING", "BYTES", "IDENTIFIER", "ESC_IDENTIFIER",
+            "<EOF>",
+            "'=='",
+            "'!='",
+            "'in'",
+            "'<'",
+            "'<='",
+            "'>='",
+            "'>'",
+            "'&&'",
+            "'||'",
+            "'['",
+            "']'",
+            "'{'",
+            "'}'",
+            "'('",
+            "')'",
+            "'.'",
+            "','",
+            "'-'",
+            "'!'",
+            "'?'",
+            "':'",
+            "'+'",
+            "'*'",
+            "'/'",
+            "'%'",
+            "'true'",
+            "'false'",
+            "'null'",
+            "NUM_FLOAT",
+            "NUM_INT",
+            "NUM_UINT",
+            "STRING",
+            "BYTES",
+            "IDENTIFIER",
+            "ESC_IDENTIFIER",
         ];
         NAMES[self as usize]
     }
@@ -85,7 +155,10 @@ pub(super) fn lex(text: &[char]) -> (Vec<Token>, Vec<Issue>) {
             }
             (None, stuck) => {
                 let wrong: String = text[at..text.len().min(stuck + 1)].iter().collect();
-                issues.push(Issue::new(at, format!("Syntax error: token recognition error at: '{}'", escape(&wrong))));
+                issues.push(Issue::new(
+                    at,
+                    format!("Syntax error: token recognition error at: '{}'", escape(&wrong)),
+                ));
                 at = stuck + 1;
             }
         }

@@ -13,9 +13,9 @@ pub(super) fn read(kind: Kind, text: &str, negative: bool) -> Option<Result<Lite
             let number = format!("{sign}{text}").parse().ok().filter(|number: &f64| number.is_finite());
             number.map(Literal::Double).ok_or_else(|| "invalid double literal".into())
         }
-        Kind::String => unescape(text, false).map(|bytes| {
-            Literal::String(String::from_utf8_lossy(&bytes).into())
-        }),
+        Kind::String => {
+            unescape(text, false).map(|bytes| Literal::String(String::from_utf8_lossy(&bytes).into()))
+        }
         Kind::Bytes => unescape(&text[1..], true).map(|bytes| Literal::Bytes(bytes.into())),
         Kind::True => Ok(Literal::Bool(true)),
         Kind::False => Ok(Literal::Bool(false)),

@@ -2,7 +2,7 @@
 
 use crate::Str;
 use crate::cel::ast::{ACCUMULATOR, Comprehension, Expr, ExprKind, Literal, Select};
-use crate::cel::function::{Expander, Expand, Macro, MacroError};
+use crate::cel::function::{Expand, Expander, Macro, MacroError};
 
 /// The macros of every environment.
 pub(crate) fn standard() -> Vec<Macro> {
@@ -130,7 +130,8 @@ fn opt_map(make: &mut dyn Expander, target: Option<&Expr>, arguments: &[Expr]) -
 }
 
 fn opt_flat_map(make: &mut dyn Expander, target: Option<&Expr>, arguments: &[Expr]) -> Expanded {
-    let bound = bind_value(make, target, arguments, "optFlatMap() variable name must be a simple identifier")?;
+    let bound =
+        bind_value(make, target, arguments, "optFlatMap() variable name must be a simple identifier")?;
     Ok(Some(when_present(make, target, bound)))
 }
 
@@ -177,7 +178,12 @@ struct Loop {
 
 impl Loop {
     /// The first `n_names` arguments are names.
-    fn new(target: Option<&Expr>, arguments: &[Expr], n_names: usize, message: &str) -> Result<Loop, MacroError> {
+    fn new(
+        target: Option<&Expr>,
+        arguments: &[Expr],
+        n_names: usize,
+        message: &str,
+    ) -> Result<Loop, MacroError> {
         let (names, bodies) = arguments.split_at(n_names);
         let name = |expr: &Expr| expr.as_ident().cloned().ok_or_else(|| MacroError::new(expr, message));
         let variable = name(&names[0])?;
@@ -186,7 +192,8 @@ impl Loop {
             return Err(MacroError::new(&names[1], format!("duplicate variable name: {variable}")));
         }
         let reserved = |name: &Str| name == ACCUMULATOR || name == "__result__";
-        let taken = names.iter().zip([Some(&variable), second.as_ref()]).find(|(_, name)| name.is_some_and(reserved));
+        let taken =
+            names.iter().zip([Some(&variable), second.as_ref()]).find(|(_, name)| name.is_some_and(reserved));
         if let Some((expr, _)) = taken {
             return Err(MacroError::new(expr, "iteration variable overwrites accumulator variable"));
         }

@@ -27,10 +27,14 @@ pub(super) fn functions() -> Vec<Function> {
     adds.extend(same(add, &[("add_int64", Int)]));
     adds.extend([
         Overload::global("add_list", vec![list.clone(), list.clone()], list, add),
-        Overload::global("add_string", vec![String, String], String, add).costs(cost::of_sum, cost::estimate_sum),
+        Overload::global("add_string", vec![String, String], String, add)
+            .costs(cost::of_sum, cost::estimate_sum),
     ]);
     adds.extend(same(add, &[("add_uint64", Uint)]));
-    let mut subtracts = same(subtract, &[("subtract_double", Double), ("subtract_duration_duration", Duration), ("subtract_int64", Int)]);
+    let mut subtracts = same(
+        subtract,
+        &[("subtract_double", Double), ("subtract_duration_duration", Duration), ("subtract_int64", Int)],
+    );
     subtracts.extend([
         Overload::global("subtract_timestamp_duration", vec![Timestamp, Duration], Timestamp, subtract),
         Overload::global("subtract_timestamp_timestamp", vec![Timestamp, Timestamp], Duration, subtract),
@@ -38,30 +42,45 @@ pub(super) fn functions() -> Vec<Function> {
     subtracts.extend(same(subtract, &[("subtract_uint64", Uint)]));
     vec![
         Function::new("_+_", adds),
-        Function::new("_/_", same(divide, &[("divide_double", Double), ("divide_int64", Int), ("divide_uint64", Uint)])),
+        Function::new(
+            "_/_",
+            same(divide, &[("divide_double", Double), ("divide_int64", Int), ("divide_uint64", Uint)]),
+        ),
         Function::new("_%_", same(modulo, &[("modulo_int64", Int), ("modulo_uint64", Uint)])),
-        Function::new("_*_", same(multiply, &[("multiply_double", Double), ("multiply_int64", Int), ("multiply_uint64", Uint)])),
-        Function::new("-_", vec![
-            Overload::global("negate_double", vec![Double], Double, negate),
-            Overload::global("negate_int64", vec![Int], Int, negate),
-        ]),
+        Function::new(
+            "_*_",
+            same(
+                multiply,
+                &[("multiply_double", Double), ("multiply_int64", Int), ("multiply_uint64", Uint)],
+            ),
+        ),
+        Function::new(
+            "-_",
+            vec![
+                Overload::global("negate_double", vec![Double], Double, negate),
+                Overload::global("negate_int64", vec![Int], Int, negate),
+            ],
+        ),
         Function::new("_-_", subtracts),
     ]
 }
 
 fn add<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     Ok(match arguments {
-        [Value::Int(left), Value::Int(right)] => Value::Int(left.checked_add(*right).ok_or_else(int_overflow)?),
-        [Value::Uint(left), Value::Uint(right)] => Value::Uint(left.checked_add(*right).ok_or_else(uint_overflow)?),
+        [Value::Int(left), Value::Int(right)] => {
+            Value::Int(left.checked_add(*right).ok_or_else(int_overflow)?)
+        }
+        [Value::Uint(left), Value::Uint(right)] => {
+            Value::Uint(left.checked_add(*right).ok_or_else(uint_overflow)?)
+        }
         [Value::Double(left), Value::Double(right)] => Value::Double(left + right),
         [Value::String(left), Value::String(right)] => format!("{}{}", &**left, &**right).into(),
         [Value::Bytes(left), Value::Bytes(right)] => Value::Bytes([&left[..], &right[..]].concat().into()),
         [Value::Duration(left), Value::Duration(right)] => {
             Value::Duration(left.checked_add(*right).ok_or_else(duration_overflow)?)
         }
-        [Value::Duration(span), Value::Timestamp(moment)] | [Value::Timestamp(moment), Value::Duration(span)] => {
-            shift(moment, i128::from(*span))?
-        }
+        [Value::Duration(span), Value::Timestamp(moment)]
+        | [Value::Timestamp(moment), Value::Duration(span)] => shift(moment, i128::from(*span))?,
         [Value::List(left), Value::List(right)] => concatenate(left, right)?.into(),
         _ => return Err(EvalError::no_such_overload()),
     })
@@ -69,8 +88,12 @@ fn add<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
 
 fn subtract<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     Ok(match arguments {
-        [Value::Int(left), Value::Int(right)] => Value::Int(left.checked_sub(*right).ok_or_else(int_overflow)?),
-        [Value::Uint(left), Value::Uint(right)] => Value::Uint(left.checked_sub(*right).ok_or_else(uint_overflow)?),
+        [Value::Int(left), Value::Int(right)] => {
+            Value::Int(left.checked_sub(*right).ok_or_else(int_overflow)?)
+        }
+        [Value::Uint(left), Value::Uint(right)] => {
+            Value::Uint(left.checked_sub(*right).ok_or_else(uint_overflow)?)
+        }
         [Value::Double(left), Value::Double(right)] => Value::Double(left - right),
         [Value::Duration(left), Value::Duration(right)] => {
             Value::Duration(left.checked_sub(*right).ok_or_else(duration_overflow)?)
@@ -86,8 +109,12 @@ fn subtract<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
 
 fn multiply<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     Ok(match arguments {
-        [Value::Int(left), Value::Int(right)] => Value::Int(left.checked_mul(*right).ok_or_else(int_overflow)?),
-        [Value::Uint(left), Value::Uint(right)] => Value::Uint(left.checked_mul(*right).ok_or_else(uint_overflow)?),
+        [Value::Int(left), Value::Int(right)] => {
+            Value::Int(left.checked_mul(*right).ok_or_else(int_overflow)?)
+        }
+        [Value::Uint(left), Value::Uint(right)] => {
+            Value::Uint(left.checked_mul(*right).ok_or_else(uint_overflow)?)
+        }
         [Value::Double(left), Value::Double(right)] => Value::Double(left * right),
         _ => return Err(EvalError::no_such_overload()),
     })
@@ -98,7 +125,9 @@ fn divide<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
         [Value::Int(_), Value::Int(0)] | [Value::Uint(_), Value::Uint(0)] => {
             return Err(EvalError::new("division by zero"));
         }
-        [Value::Int(left), Value::Int(right)] => Value::Int(left.checked_div(*right).ok_or_else(int_overflow)?),
+        [Value::Int(left), Value::Int(right)] => {
+            Value::Int(left.checked_div(*right).ok_or_else(int_overflow)?)
+        }
         [Value::Uint(left), Value::Uint(right)] => Value::Uint(left / right),
         [Value::Double(left), Value::Double(right)] => Value::Double(left / right),
         _ => return Err(EvalError::no_such_overload()),
@@ -110,7 +139,9 @@ fn modulo<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
         [Value::Int(_), Value::Int(0)] | [Value::Uint(_), Value::Uint(0)] => {
             return Err(EvalError::new("modulus by zero"));
         }
-        [Value::Int(left), Value::Int(right)] => Value::Int(left.checked_rem(*right).ok_or_else(int_overflow)?),
+        [Value::Int(left), Value::Int(right)] => {
+            Value::Int(left.checked_rem(*right).ok_or_else(int_overflow)?)
+        }
         [Value::Uint(left), Value::Uint(right)] => Value::Uint(left % right),
         _ => return Err(EvalError::no_such_overload()),
     })

@@ -13,60 +13,95 @@ pub(super) fn functions() -> Vec<Function> {
         let overload = |(id, kind)| Overload::global(id, vec![kind], result.clone(), run);
         Function::new(name, from.into_iter().map(overload).collect())
     };
-    let mut bytes = to("bytes", Bytes, to_bytes, vec![("bytes_to_bytes", Bytes), ("string_to_bytes", String)]);
+    let mut bytes =
+        to("bytes", Bytes, to_bytes, vec![("bytes_to_bytes", Bytes), ("string_to_bytes", String)]);
     charge(&mut bytes, "string_to_bytes", cost::estimate_to_bytes);
-    let mut string = to("string", String, to_string, vec![
-        ("string_to_string", String),
-        ("bool_to_string", Bool),
-        ("bytes_to_string", Bytes),
-        ("double_to_string", Double),
-        ("duration_to_string", Duration),
-        ("int64_to_string", Int),
-        ("timestamp_to_string", Timestamp),
-        ("uint64_to_string", Uint),
-    ]);
+    let mut string = to(
+        "string",
+        String,
+        to_string,
+        vec![
+            ("string_to_string", String),
+            ("bool_to_string", Bool),
+            ("bytes_to_string", Bytes),
+            ("double_to_string", Double),
+            ("duration_to_string", Duration),
+            ("int64_to_string", Int),
+            ("timestamp_to_string", Timestamp),
+            ("uint64_to_string", Uint),
+        ],
+    );
     charge(&mut string, "bytes_to_string", cost::estimate_to_string);
     let any = || Type::parameter("A");
     vec![
-        Function::new("type", vec![Overload::global("type", vec![any()], Type::type_of(any()), |_, arguments| {
-            Ok(Value::Type(arguments[0].type_name()))
-        })]),
+        Function::new(
+            "type",
+            vec![Overload::global("type", vec![any()], Type::type_of(any()), |_, arguments| {
+                Ok(Value::Type(arguments[0].type_name()))
+            })],
+        ),
         to("bool", Bool, to_bool, vec![("bool_to_bool", Bool), ("string_to_bool", String)]),
         bytes,
-        to("double", Double, to_double, vec![
-            ("double_to_double", Double),
-            ("int64_to_double", Int),
-            ("string_to_double", String),
-            ("uint64_to_double", Uint),
-        ]),
-        to("duration", Duration, to_duration, vec![
-            ("duration_to_duration", Duration),
-            ("int64_to_duration", Int),
-            ("string_to_duration", String),
-        ]),
-        Function::new("dyn", vec![Overload::global("to_dyn", vec![any()], Type::Dyn, |_, arguments| {
-            Ok(arguments[0].clone())
-        })]),
-        to("int", Int, to_int, vec![
-            ("int64_to_int64", Int),
-            ("double_to_int64", Double),
-            ("duration_to_int64", Duration),
-            ("string_to_int64", String),
-            ("timestamp_to_int64", Timestamp),
-            ("uint64_to_int64", Uint),
-        ]),
+        to(
+            "double",
+            Double,
+            to_double,
+            vec![
+                ("double_to_double", Double),
+                ("int64_to_double", Int),
+                ("string_to_double", String),
+                ("uint64_to_double", Uint),
+            ],
+        ),
+        to(
+            "duration",
+            Duration,
+            to_duration,
+            vec![
+                ("duration_to_duration", Duration),
+                ("int64_to_duration", Int),
+                ("string_to_duration", String),
+            ],
+        ),
+        Function::new(
+            "dyn",
+            vec![Overload::global("to_dyn", vec![any()], Type::Dyn, |_, arguments| Ok(arguments[0].clone()))],
+        ),
+        to(
+            "int",
+            Int,
+            to_int,
+            vec![
+                ("int64_to_int64", Int),
+                ("double_to_int64", Double),
+                ("duration_to_int64", Duration),
+                ("string_to_int64", String),
+                ("timestamp_to_int64", Timestamp),
+                ("uint64_to_int64", Uint),
+            ],
+        ),
         string,
-        to("timestamp", Timestamp, to_timestamp, vec![
-            ("timestamp_to_timestamp", Timestamp),
-            ("int64_to_timestamp", Int),
-            ("string_to_timestamp", String),
-        ]),
-        to("uint", Uint, to_uint, vec![
-            ("uint64_to_uint64", Uint),
-            ("double_to_uint64", Double),
-            ("int64_to_uint64", Int),
-            ("string_to_uint64", String),
-        ]),
+        to(
+            "timestamp",
+            Timestamp,
+            to_timestamp,
+            vec![
+                ("timestamp_to_timestamp", Timestamp),
+                ("int64_to_timestamp", Int),
+                ("string_to_timestamp", String),
+            ],
+        ),
+        to(
+            "uint",
+            Uint,
+            to_uint,
+            vec![
+                ("uint64_to_uint64", Uint),
+                ("double_to_uint64", Double),
+                ("int64_to_uint64", Int),
+                ("string_to_uint64", String),
+            ],
+        ),
     ]
 }
 
@@ -151,7 +186,9 @@ fn to_int<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     let number = match &arguments[0] {
         Value::Int(int) => *int,
         Value::Uint(uint) => i64::try_from(*uint).map_err(|_| int_overflow())?,
-        Value::Double(double) if *double > -9_223_372_036_854_775_808.0 && *double < 9_223_372_036_854_775_807.0 => {
+        Value::Double(double)
+            if *double > -9_223_372_036_854_775_808.0 && *double < 9_223_372_036_854_775_807.0 =>
+        {
             *double as i64
         }
         Value::Double(_) => return Err(int_overflow()),
@@ -170,7 +207,9 @@ fn to_uint<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
         Value::Double(double) if *double >= 0.0 && *double < 18_446_744_073_709_551_615.0 => *double as u64,
         Value::Double(_) => return Err(uint_overflow()),
         // Go refuses a sign here.
-        Value::String(text) if !text.starts_with('+') => text.parse().map_err(|_| refuse(&arguments[0], "uint"))?,
+        Value::String(text) if !text.starts_with('+') => {
+            text.parse().map_err(|_| refuse(&arguments[0], "uint"))?
+        }
         other => return Err(refuse(other, "uint")),
     };
     Ok(Value::Uint(number))

@@ -65,7 +65,11 @@ pub(super) fn of_contains(arguments: &[Value], _: &Value) -> u64 {
     scale(arguments[0].size(), TRAVERSAL).saturating_mul(scale(arguments[1].size(), TRAVERSAL))
 }
 
-pub(super) fn estimate_contains(_: &Sizing, target: Option<&Node>, arguments: &[Node]) -> Option<CallEstimate> {
+pub(super) fn estimate_contains(
+    _: &Sizing,
+    target: Option<&Node>,
+    arguments: &[Node],
+) -> Option<CallEstimate> {
     let (text, part) = (size(target?), size(arguments.first()?));
     Some(CallEstimate::cost(text.scale(TRAVERSAL).multiply(part.scale(TRAVERSAL))))
 }
@@ -74,7 +78,11 @@ pub(super) fn of_matches(arguments: &[Value], _: &Value) -> u64 {
     scale(arguments[0].size() + 1, TRAVERSAL).saturating_mul(scale(arguments[1].size(), REGEX))
 }
 
-pub(super) fn estimate_matches(_: &Sizing, target: Option<&Node>, arguments: &[Node]) -> Option<CallEstimate> {
+pub(super) fn estimate_matches(
+    _: &Sizing,
+    target: Option<&Node>,
+    arguments: &[Node],
+) -> Option<CallEstimate> {
     let text = size(target?).add(Range::ONE).scale(TRAVERSAL);
     Some(CallEstimate::cost(text.multiply(size(arguments.first()?).scale(REGEX))))
 }

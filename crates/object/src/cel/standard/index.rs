@@ -20,15 +20,21 @@ pub(super) fn functions() -> Vec<Function> {
         [Overload::global(global, vec![kind], Type::Int, size), member]
     });
     vec![
-        Function::new("_[_]", vec![
-            Overload::global("index_list", vec![list(), Type::Int], a(), refuse),
-            Overload::global("index_map", vec![map(), a()], b(), refuse),
-        ]),
-        Function::new("@in", vec![
-            Overload::global("in_list", vec![a(), list()], Type::Bool, is_in)
-                .costs(cost::of_in_list, cost::estimate_in_list),
-            Overload::global("in_map", vec![a(), map()], Type::Bool, is_in),
-        ]),
+        Function::new(
+            "_[_]",
+            vec![
+                Overload::global("index_list", vec![list(), Type::Int], a(), refuse),
+                Overload::global("index_map", vec![map(), a()], b(), refuse),
+            ],
+        ),
+        Function::new(
+            "@in",
+            vec![
+                Overload::global("in_list", vec![a(), list()], Type::Bool, is_in)
+                    .costs(cost::of_in_list, cost::estimate_in_list),
+                Overload::global("in_map", vec![a(), map()], Type::Bool, is_in),
+            ],
+        ),
         Function::new("size", sizes.collect()),
     ]
 }

@@ -24,11 +24,29 @@ pub(super) use pattern::{regex, regex_error};
 /// The language itself, in parts that came with different versions.
 pub(super) fn libraries() -> Vec<Library> {
     let types = [
-        Type::Bool, Type::Bytes, Type::Double, Type::Duration, Type::Int, Type::Null, Type::String, Type::Timestamp,
-        Type::Uint, Type::list(Type::Dyn), Type::map(Type::Dyn, Type::Dyn), Type::type_of(Type::Dyn), Type::Dyn,
+        Type::Bool,
+        Type::Bytes,
+        Type::Double,
+        Type::Duration,
+        Type::Int,
+        Type::Null,
+        Type::String,
+        Type::Timestamp,
+        Type::Uint,
+        Type::list(Type::Dyn),
+        Type::map(Type::Dyn, Type::Dyn),
+        Type::type_of(Type::Dyn),
+        Type::Dyn,
     ];
-    let parts = [logic(), arithmetic::functions(), compare::functions(), index::functions(), convert::functions(),
-        text::functions(), time::functions()];
+    let parts = [
+        logic(),
+        arithmetic::functions(),
+        compare::functions(),
+        index::functions(),
+        convert::functions(),
+        text::functions(),
+        time::functions(),
+    ];
     vec![
         Library::new("cel.lib.std", (1, 0), parts.into_iter().flatten().collect())
             .with_macros(parse::standard())
@@ -40,7 +58,8 @@ pub(super) fn libraries() -> Vec<Library> {
 
 /// Whether the values can be arguments of these types.
 pub(super) fn accepts(parameters: &[Type], arguments: &[Value]) -> bool {
-    parameters.len() == arguments.len() && parameters.iter().zip(arguments).all(|(kind, value)| is_a(value, kind))
+    parameters.len() == arguments.len()
+        && parameters.iter().zip(arguments).all(|(kind, value)| is_a(value, kind))
 }
 
 fn is_a(value: &Value, kind: &Type) -> bool {
@@ -58,7 +77,9 @@ fn is_a(value: &Value, kind: &Type) -> bool {
         | (Type::Type(_), Value::Type(_))
         | (Type::Map(_), Value::Map(_)) => true,
         // The items are looked at too: an overload for a list of text is none for a list of numbers.
-        (Type::List(kind), Value::List(list)) => list.iter().all(|item| item.is_ok_and(|item| is_a(&item, kind))),
+        (Type::List(kind), Value::List(list)) => {
+            list.iter().all(|item| item.is_ok_and(|item| is_a(&item, kind)))
+        }
         (Type::Nullable(inner), _) => matches!(value, Value::Null) || is_a(value, inner),
         (Type::Opaque(..), Value::Optional(_)) => kind.inside_optional().is_some(),
         (Type::Opaque(name, _) | Type::Object(name), Value::Opaque(opaque)) => name == opaque.type_name(),
@@ -90,7 +111,8 @@ fn logic() -> Vec<Function> {
 
 fn optional() -> Vec<Function> {
     let (key, value) = (|| Type::parameter("K"), || Type::parameter("V"));
-    let (some, list, map) = (|| Type::optional(value()), || Type::list(value()), || Type::map(key(), value()));
+    let (some, list, map) =
+        (|| Type::optional(value()), || Type::list(value()), || Type::map(key(), value()));
     let index = |id, target, key, result| Overload::global(id, vec![target, key], result, refuse);
     let or = |name, id, other, result| {
         Function::new(name, vec![Overload::member(id, vec![some(), other], result, refuse)])
@@ -99,32 +121,46 @@ fn optional() -> Vec<Function> {
         or("or", "optional_or_optional", some(), some()),
         or("orValue", "optional_orValue_value", value(), value()),
         Function::new("_?._", vec![index("select_optional_field", Type::Dyn, Type::String, some())]),
-        Function::new("_[?_]", vec![
-            index("list_optindex_optional_int", list(), Type::Int, some()),
-            index("optional_list_optindex_optional_int", Type::optional(list()), Type::Int, some()),
-            index("map_optindex_optional_value", map(), key(), some()),
-            index("optional_map_optindex_optional_value", Type::optional(map()), key(), some()),
-        ]),
-        Function::new("_[_]", vec![
-            index("optional_list_index_int", Type::optional(list()), Type::Int, some()),
-            index("optional_map_index_value", Type::optional(map()), key(), some()),
-        ]),
+        Function::new(
+            "_[?_]",
+            vec![
+                index("list_optindex_optional_int", list(), Type::Int, some()),
+                index("optional_list_optindex_optional_int", Type::optional(list()), Type::Int, some()),
+                index("map_optindex_optional_value", map(), key(), some()),
+                index("optional_map_optindex_optional_value", Type::optional(map()), key(), some()),
+            ],
+        ),
+        Function::new(
+            "_[_]",
+            vec![
+                index("optional_list_index_int", Type::optional(list()), Type::Int, some()),
+                index("optional_map_index_value", Type::optional(map()), key(), some()),
+            ],
+        ),
     ]
 }
 
 fn map_insert() -> Function {
     let map = || Type::map(Type::parameter("K"), Type::parameter("V"));
     let pair = vec![map(), Type::parameter("K"), Type::parameter("V")];
-    Function::new("cel.@mapInsert", vec![
-        Overload::global("@mapInsert_map_key_value", pair, map(), |_, arguments| match arguments {
-            [Value::Map(map), key, value] => insert(map, &Map::new([(key.clone(), value.clone())])),
-            _ => Err(EvalError::no_such_overload()),
-        }),
-        Overload::global("@mapInsert_map_map", vec![map(), map()], map(), |_, arguments| match arguments {
-            [Value::Map(map), Value::Map(more)] => insert(map, &Some(more.clone())),
-            _ => Err(EvalError::no_such_overload()),
-        }),
-    ])
+    Function::new(
+        "cel.@mapInsert",
+        vec![
+            Overload::global("@mapInsert_map_key_value", pair, map(), |_, arguments| match arguments {
+                [Value::Map(map), key, value] => insert(map, &Map::new([(key.clone(), value.clone())])),
+                _ => Err(EvalError::no_such_overload()),
+            }),
+            Overload::global(
+                "@mapInsert_map_map",
+                vec![map(), map()],
+                map(),
+                |_, arguments| match arguments {
+                    [Value::Map(map), Value::Map(more)] => insert(map, &Some(more.clone())),
+                    _ => Err(EvalError::no_such_overload()),
+                },
+            ),
+        ],
+    )
 }
 
 fn insert<'a>(map: &Map<'a>, more: &Option<Map<'a>>) -> super::Outcome<'a> {

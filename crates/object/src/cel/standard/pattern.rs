@@ -21,11 +21,14 @@ pub(crate) fn regex_error(error: regex::Error) -> EvalError {
 
 /// Writes `\d`, `\w`, `\s`, `\b` and `\z` so that they mean what they mean in Go.
 fn to_ascii_classes(pattern: &str) -> String {
-    let (mut out, mut characters, mut in_class) = (String::with_capacity(pattern.len()), pattern.chars(), false);
+    let (mut out, mut characters, mut in_class) =
+        (String::with_capacity(pattern.len()), pattern.chars(), false);
     while let Some(c) = characters.next() {
         match c {
             '\\' => match characters.next() {
-                Some(class @ ('d' | 'D' | 'w' | 'W' | 's' | 'S')) => out.push_str(ascii_class(class, in_class)),
+                Some(class @ ('d' | 'D' | 'w' | 'W' | 's' | 'S')) => {
+                    out.push_str(ascii_class(class, in_class))
+                }
                 Some(boundary @ ('b' | 'B')) if !in_class => out.push_str(&format!("(?-u:\\{boundary})")),
                 Some('Q') => quote(&mut characters, &mut out),
                 Some(escaped) => out.extend(['\\', escaped]),

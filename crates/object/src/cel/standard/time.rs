@@ -22,8 +22,12 @@ struct Clock {
 
 pub(super) fn functions() -> Vec<Function> {
     vec![
-        accessor("getFullYear", "timestamp_to_year", None, |_, arguments| read(arguments, |clock| clock.year)),
-        accessor("getMonth", "timestamp_to_month", None, |_, arguments| read(arguments, |clock| clock.month - 1)),
+        accessor("getFullYear", "timestamp_to_year", None, |_, arguments| {
+            read(arguments, |clock| clock.year)
+        }),
+        accessor("getMonth", "timestamp_to_month", None, |_, arguments| {
+            read(arguments, |clock| clock.month - 1)
+        }),
         accessor("getDayOfYear", "timestamp_to_day_of_year", None, |_, arguments| {
             read(arguments, |clock| clock.day_of_year)
         }),

@@ -98,6 +98,11 @@ impl Counts {
 
     /// The octets after the head if a time has so many.
     fn length(&self, time: usize) -> usize {
-        self.times * (time + 1) + self.kinds * 6 + self.characters + self.leaps * (time + 4) + self.standard + self.universal
+        self.times * (time + 1)
+            + self.kinds * 6
+            + self.characters
+            + self.leaps * (time + 4)
+            + self.standard
+            + self.universal
     }
 }

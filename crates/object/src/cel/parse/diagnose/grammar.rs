@@ -107,7 +107,8 @@ enum Text {
 impl Grammar {
     /// Builds the network of the whole grammar.
     pub(super) fn new() -> Grammar {
-        let mut grammar = Grammar { states: Vec::new(), rules: Vec::new(), starts: Vec::new(), follows: Vec::new() };
+        let mut grammar =
+            Grammar { states: Vec::new(), rules: Vec::new(), starts: Vec::new(), follows: Vec::new() };
         grammar.follows.resize(N_RULES, Vec::new());
         let mut stops = Vec::new();
         for _ in 0..N_RULES {
@@ -187,7 +188,8 @@ impl Grammar {
             Text::Operators(body, operators) => {
                 let (entry, back, step, end) = self.star(body, from);
                 let set = |kinds: &[Kind]| kinds.iter().fold(0, |set, kind| set | one(*kind));
-                let operators = operators.iter().map(|(kinds, precedence)| (set(kinds), *precedence)).collect();
+                let operators =
+                    operators.iter().map(|(kinds, precedence)| (set(kinds), *precedence)).collect();
                 (Step::Operators(entry, back, Box::new(step), operators), end)
             }
             Text::Plus(body, simple) => {
@@ -284,7 +286,9 @@ fn rules() -> Vec<Text> {
                 Box::new(Text::Choice(
                     vec![
                         sequence(vec![word(&[Dot]), optional_word(&[Question]), rule(Rule::EscapeIdent)]),
-                        sequence([vec![word(&[Dot]), word(&[Ident])], call()].into_iter().flatten().collect()),
+                        sequence(
+                            [vec![word(&[Dot]), word(&[Ident])], call()].into_iter().flatten().collect(),
+                        ),
                         sequence(vec![
                             word(&[LeftBracket]),
                             optional_word(&[Question]),
@@ -300,7 +304,9 @@ fn rules() -> Vec<Text> {
         Text::Choice(
             vec![
                 sequence(vec![optional_word(&[Dot]), word(&[Ident])]),
-                sequence([vec![optional_word(&[Dot]), word(&[Ident])], call()].into_iter().flatten().collect()),
+                sequence(
+                    [vec![optional_word(&[Dot]), word(&[Ident])], call()].into_iter().flatten().collect(),
+                ),
                 sequence(vec![word(&[LeftParen]), rule(Rule::Expr), word(&[RightParen])]),
                 sequence(brackets(&[LeftBracket], Rule::ListInit, &[RightBracket])),
                 sequence(brackets(&[LeftBrace], Rule::MapInitializerList, &[RightBrace])),

@@ -151,7 +151,9 @@ impl Reader<'_> {
 
     /// Whether the word ahead starts one of the alternatives of a state.
     fn starts(&self, state: usize, alternative: usize) -> bool {
-        let Some(grammar::Edge::Free(to)) = self.grammar.states[state].edges.get(alternative) else { return false };
+        let Some(grammar::Edge::Free(to)) = self.grammar.states[state].edges.get(alternative) else {
+            return false;
+        };
         self.grammar.next_words(*to) & one(self.peek(0)) != 0
     }
 
@@ -215,7 +217,8 @@ impl Reader<'_> {
     }
 
     fn superfluous(&mut self) {
-        let message = format!("extraneous input {} expecting {}", self.shown(), self.names(self.expected(self.state)));
+        let message =
+            format!("extraneous input {} expecting {}", self.shown(), self.names(self.expected(self.state)));
         self.say(message);
     }
 
@@ -332,7 +335,8 @@ impl Reader<'_> {
     }
 
     fn names(&self, set: Set) -> String {
-        let names: Vec<&str> = Kind::ALL.iter().filter(|kind| set & one(**kind) != 0).map(|kind| kind.name()).collect();
+        let names: Vec<&str> =
+            Kind::ALL.iter().filter(|kind| set & one(**kind) != 0).map(|kind| kind.name()).collect();
         match &names[..] {
             [name] => (*name).into(),
             names => format!("{{{}}}", names.join(", ")),

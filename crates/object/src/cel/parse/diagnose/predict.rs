@@ -43,10 +43,11 @@ impl Grammar {
 
     /// The alternative that the words take; an error is the number of the word that fits none.
     pub(super) fn predict(&self, state: usize, tokens: &[Token], next: usize) -> Result<usize, usize> {
-        let start = self.states[state].edges.iter().enumerate().filter_map(|(alternative, edge)| match edge {
-            Edge::Free(to) => Some(Config { state: *to, alternative, stack: Vec::new(), outside: false }),
-            _ => None,
-        });
+        let start =
+            self.states[state].edges.iter().enumerate().filter_map(|(alternative, edge)| match edge {
+                Edge::Free(to) => Some(Config { state: *to, alternative, stack: Vec::new(), outside: false }),
+                _ => None,
+            });
         let mut configs = self.closure(start.collect());
         let mut at = next;
         loop {
@@ -58,7 +59,8 @@ impl Grammar {
             match &alternatives[..] {
                 [] => {
                     // What had come to the end of the rule before is taken, whatever follows.
-                    let finished = configs.iter().filter(|config| config.outside).map(|config| config.alternative);
+                    let finished =
+                        configs.iter().filter(|config| config.outside).map(|config| config.alternative);
                     return finished.min().ok_or(at);
                 }
                 [only] => return Ok(*only),
@@ -135,7 +137,9 @@ struct Config {
 fn conflicting(configs: &[Config]) -> bool {
     configs.iter().all(|config| {
         configs.iter().any(|other| {
-            other.alternative != config.alternative && other.state == config.state && other.stack == config.stack
+            other.alternative != config.alternative
+                && other.state == config.state
+                && other.stack == config.stack
         })
     })
 }
