@@ -4,17 +4,18 @@
 //! is replaced whenever a definition changes.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use mizzen_kinds as kinds;
-use mizzen_object::schema::Struct;
 use mizzen_object::{GroupVersionKind, Kind, Str};
-use mizzen_registry::{Record, Resource, Store};
+use mizzen_registry::{Record, Registry, Resource, Store};
 
-use crate::definitions::{Definition, Snapshot, Taken};
+use crate::definitions::{Definition, Means, Snapshot, Taken};
 use crate::discovery::{self, Group};
 use crate::openapi::OpenApi;
+use crate::outgoing::Client;
 use crate::request::ResourcePath;
+use crate::types::Types;
 
 /// The resources that are served.
 pub(crate) struct Catalog {
@@ -25,8 +26,7 @@ pub(crate) struct Catalog {
     groups: Arc<[Group]>,
     known_groups: HashSet<Str>,
     list_kinds: HashSet<GroupVersionKind>,
-    store: Store,
-    object_meta: Arc<Struct>,
+    means: Means,
     custom: RwLock<Arc<Snapshot>>,
     /// Held while definitions change.
     changes: Mutex<()>,
@@ -42,9 +42,11 @@ pub(crate) enum Nowhere {
 }
 
 impl Catalog {
-    /// Joins the kinds with their places in the store. `object_meta` is the shape of metadata, `openapi` describes
-    /// the kinds.
-    pub fn new(store: &Store, kinds: Vec<Kind>, object_meta: Arc<Struct>, openapi: OpenApi) -> Catalog {
+    /// Joins the built-in kinds with their places in the store.
+    pub fn new(store: &Store, built_in: kinds::Catalog) -> Catalog {
+        let kinds::Catalog { kinds, schemas } = built_in;
+        let object_meta = Types::new(&schemas).object_meta;
+        let openapi = OpenApi::new(kinds.iter().cloned().map(Into::into), Arc::new(schemas));
         let by_name: HashMap<&GroupVersionKind, &Kind> = kinds.iter().map(|kind| (&kind.gvk, kind)).collect();
         let resources = kinds
             .iter()
@@ -78,8 +80,7 @@ impl Catalog {
             groups,
             known_groups,
             list_kinds,
-            store: store.clone(),
-            object_meta,
+            means: Means { store: store.clone(), object_meta, outside: OnceLock::new() },
             custom: RwLock::new(Arc::new(Snapshot::new(openapi))),
             changes: Mutex::default(),
         }
@@ -98,7 +99,7 @@ impl Catalog {
 
     /// The documents that describe all kinds.
     pub fn with_openapi<T>(&self, read: impl FnOnce(&OpenApi) -> T) -> T {
-        read(self.custom().openapi(&self.object_meta))
+        read(self.custom().openapi(&self.means.object_meta))
     }
 
     /// The resource with this name.
@@ -110,16 +111,22 @@ impl Catalog {
     fn defined(&self, group: &str, version: &str, plural: &str) -> Option<Resource> {
         let custom = self.custom();
         let definition = custom.get(group, plural).filter(|definition| definition.is_served)?;
-        definition.resource(&self.store, &self.object_meta, version)
+        definition.resource(&self.means, version)
     }
 
-    /// All versions of a resource that are served, in the order of discovery for custom ones.
+    /// All versions of a resource that are served.
     pub fn versions(&self, resource: &Resource) -> Vec<Resource> {
         match self.definition_of(resource).filter(|_| resource.is_custom()) {
-            None => vec![resource.clone()],
+            None => {
+                let (own, space) = (resource.kind(), resource.kind().space());
+                let same =
+                    self.kinds.iter().filter(|kind| kind.plural == own.plural && kind.space() == space);
+                let find = |kind: &Kind| self.get(&kind.gvk.group, &kind.gvk.version, &kind.plural);
+                same.filter_map(find).collect()
+            }
             Some(definition) => {
                 let served = definition.versions.iter().filter(|version| version.served);
-                let find = |name: &str| definition.resource(&self.store, &self.object_meta, name);
+                let find = |name: &str| definition.resource(&self.means, name);
                 served.filter_map(|version| find(&version.name)).collect()
             }
         }
@@ -155,6 +162,11 @@ impl Catalog {
 
 /// What people have defined.
 impl Catalog {
+    /// Says by whom webhooks are called that convert objects.
+    pub fn call_with(&self, client: &Client, registry: &Registry) {
+        let _ = self.means.outside.set((client.clone(), registry.clone()));
+    }
+
     fn custom(&self) -> Arc<Snapshot> {
         self.custom.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -182,7 +194,7 @@ impl Catalog {
 
     /// The resource in which a definition's objects are stored.
     pub fn stored(&self, definition: &Definition) -> Option<Resource> {
-        definition.stored(&self.store, &self.object_meta)
+        definition.stored(&self.means)
     }
 
     /// Serves a definition as it is stored in `record`, unless a later one is served.

@@ -20,6 +20,7 @@ mod notes;
 pub mod openapi;
 mod openid;
 mod options;
+mod outgoing;
 mod ownership;
 mod pages;
 mod request;
@@ -30,5 +31,6 @@ mod verbs;
 
 pub use answer::{Answer, Body};
 pub use identity::{MASTERS, User};
+pub use outgoing::Identity;
 pub use server::{Options, Server};
 pub use token::Signer;

@@ -9,7 +9,7 @@ use mizzen_registry::Registry;
 use tokio::sync::watch;
 
 use crate::access::{Access, Attributes, Authorizer, Decision};
-use crate::admission::Claims;
+use crate::admission::{Claims, Webhooks};
 use crate::answer::Answer;
 use crate::authenticate::{Authentication, Claim, Peer};
 use crate::catalog::Catalog;
@@ -17,7 +17,7 @@ use crate::chain;
 use crate::definitions::{self, Definitions};
 use crate::identity::User;
 use crate::metrics::Metrics;
-use crate::openapi::OpenApi;
+use crate::outgoing::{Client, Identity};
 use crate::token::Signer;
 use crate::types::Types;
 
@@ -36,6 +36,8 @@ pub struct Options {
     pub authorizers: Vec<Arc<dyn Authorizer>>,
     /// How users show who they are, besides certificates and service accounts' tokens.
     pub authentication: Authentication,
+    /// The certificate with which we ask aggregated API servers for others.
+    pub front_proxy: Option<Identity>,
 }
 
 impl Default for Options {
@@ -47,6 +49,7 @@ impl Default for Options {
             signer: None,
             authorizers: Vec::new(),
             authentication: Authentication::default(),
+            front_proxy: None,
         }
     }
 }
@@ -63,6 +66,8 @@ pub(crate) struct Inner {
     pub metrics: Metrics,
     pub claims: Claims,
     pub access: Access,
+    pub client: Client,
+    pub webhooks: Webhooks,
     pub options: Options,
     /// Turns true when the server is about to stop; watches end then.
     pub stopping: watch::Sender<bool>,
@@ -71,11 +76,12 @@ pub(crate) struct Inner {
 impl Server {
     /// A server for all built-in kinds.
     pub fn new(registry: Registry, options: Options) -> Server {
-        let kinds::Catalog { kinds, schemas } =
-            if options.legacy_apis { kinds::legacy_catalog() } else { kinds::catalog() };
-        let types = Types::new(&schemas);
-        let openapi = OpenApi::new(kinds.iter().cloned().map(Into::into), Arc::new(schemas));
-        let catalog = Catalog::new(registry.store(), kinds, types.object_meta.clone(), openapi);
+        let built_in = if options.legacy_apis { kinds::legacy_catalog() } else { kinds::catalog() };
+        let types = Types::new(&built_in.schemas);
+        let catalog = Catalog::new(registry.store(), built_in);
+        let client = Client::new(&registry, &catalog, options.front_proxy.clone(), &options.advertise);
+        catalog.call_with(&client, &registry);
+        let webhooks = Webhooks::new(&catalog);
         let access = Access::new(&catalog, &options.authorizers);
         let stopping = watch::Sender::new(false);
         Server(Arc::new(Inner {
@@ -86,6 +92,8 @@ impl Server {
             metrics: Metrics::default(),
             claims: Claims::default(),
             access,
+            client,
+            webhooks,
             options,
             stopping,
         }))

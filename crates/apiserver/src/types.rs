@@ -15,6 +15,7 @@ pub(crate) struct Types {
     pub scale: Arc<Struct>,
     pub eviction: Arc<Struct>,
     pub token_request: Arc<Struct>,
+    pub admission_review: Arc<Struct>,
 }
 
 impl Types {
@@ -33,6 +34,7 @@ impl Types {
             scale: find("autoscaling/v1.Scale"),
             eviction: find("policy/v1.Eviction"),
             token_request: find("authentication.k8s.io/v1.TokenRequest"),
+            admission_review: find("admission.k8s.io/v1.AdmissionReview"),
         }
     }
 }

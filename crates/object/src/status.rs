@@ -12,7 +12,7 @@ pub struct Status {
     /// The HTTP status code.
     pub code: u16,
     /// One word for machines; may be empty.
-    pub reason: &'static str,
+    pub reason: Str,
     /// A sentence for people.
     pub message: String,
     /// What it is about.
@@ -52,6 +52,7 @@ pub struct Cause {
 impl Status {
     /// A failure with nothing but its message.
     pub fn failure(code: u16, reason: &'static str, message: impl Into<String>) -> Status {
+        let reason = Str::new_static(reason);
         Status { code, reason, message: message.into(), details: None, retry_after: None, token: None }
     }
 
@@ -167,7 +168,7 @@ impl Status {
 
     /// The object that a client gets.
     pub fn to_value(&self) -> Value {
-        let mut value = head("Failure", &self.message, self.reason);
+        let mut value = head("Failure", &self.message, &self.reason);
         if let Some(token) = &self.token {
             value.entry("metadata").set("continue", token);
         }

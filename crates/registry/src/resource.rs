@@ -168,6 +168,13 @@ impl Resource {
         object
     }
 
+    /// An object in the version in which it is judged, as a [`Gate`](crate::Gate) sees it, in this version.
+    pub fn judged_as(&self, judged: &Value) -> Value {
+        let mut object = judged.clone();
+        self.from_hub(&mut object);
+        object
+    }
+
     /// The text of a stored object in this version, if that can be told at once: nobody else has to be asked.
     pub(crate) fn present(&self, record: &Record) -> Option<Bytes> {
         match &self.0.versions {

@@ -10,10 +10,13 @@ mod pod;
 mod protection;
 mod runtime_class;
 mod service;
+mod webhook;
 
 pub(crate) use service::{Claim, Claims};
+pub(crate) use webhook::Webhooks;
 
-use mizzen_object::{Status, Value};
+use mizzen_object::schema::Struct;
+use mizzen_object::{GroupVersionKind, Status, Value};
 use mizzen_registry::{Future, Gate, Resource};
 
 use crate::access::escalation;
@@ -32,23 +35,32 @@ pub(crate) struct Write<'a> {
 
 /// Changes `object` as the server must, or refuses it.
 pub(crate) async fn admit(mut write: Write<'_>, object: &mut Value) -> Result<(), Status> {
-    definitions::admit(&write, object)?;
-    namespace::admit(&write, object)?;
+    let (mut rounds, call, old) = (webhook::Rounds::default(), write.call, write.old);
+    loop {
+        plug_in(&mut write, object)?;
+        if !rounds.mutate(&webhook::Attributes::asked(call, old), Some(object)).await? {
+            return escalation::check(call, old, object).await;
+        }
+    }
+}
+
+fn plug_in(write: &mut Write<'_>, object: &mut Value) -> Result<(), Status> {
+    definitions::admit(write, object)?;
+    namespace::admit(write, object)?;
     let kind = write.call.resource.kind();
     match (kind.gvk.group.as_str(), kind.gvk.kind.as_str()) {
         ("", "Pod") => {
-            limits::admit(&write, object)?;
-            pod::admit(&write, object)?;
-            runtime_class::admit(&write, object)
+            limits::admit(write, object)?;
+            pod::admit(write, object)?;
+            runtime_class::admit(write, object)
         }
-        ("", "Service") => service::admit(&mut write, object),
+        ("", "Service") => service::admit(write, object),
         ("storage.k8s.io", "VolumeAttributesClass") => {
-            protection::admit(&write, object);
+            protection::admit(write, object);
             Ok(())
         }
         _ => Ok(()),
-    }?;
-    escalation::check(write.call, write.old, object).await
+    }
 }
 
 /// Refuses what is made below an object, such as an eviction, where its namespace does not allow it.
@@ -68,9 +80,42 @@ pub(crate) struct Checks<'a>(pub &'a Call<'a>);
 
 impl Gate for Checks<'_> {
     fn check<'a>(&'a self, new: Option<&'a Value>, old: Option<&'a Value>) -> Future<'a, Result<(), Status>> {
-        let outcome = new.map_or(Ok(()), |new| check(self.0, new, old));
-        Box::pin(async { outcome })
+        Box::pin(async move {
+            if let Some(new) = new {
+                check(self.0, new, old)?;
+            }
+            let attributes = webhook::Attributes::judged(self.0, new, old);
+            if new.is_none() {
+                webhook::Rounds::default().mutate(&attributes, None).await?;
+            }
+            webhook::validate(&attributes).await
+        })
     }
+}
+
+/// Lets webhooks change what is no object of its resource's kind, such as a Scale or an Eviction.
+pub(crate) async fn admit_other(
+    call: &Call<'_>,
+    kind: &GroupVersionKind,
+    root: &Struct,
+    object: &mut Value,
+    old: Option<&Value>,
+) -> Result<(), Status> {
+    let attributes = webhook::Attributes::other(call, kind, root, old);
+    let mut rounds = webhook::Rounds::default();
+    while rounds.mutate(&attributes, Some(object)).await? {}
+    Ok(())
+}
+
+/// Lets webhooks refuse what is no object of its resource's kind.
+pub(crate) async fn check_other(
+    call: &Call<'_>,
+    kind: &GroupVersionKind,
+    root: &Struct,
+    object: &Value,
+    old: Option<&Value>,
+) -> Result<(), Status> {
+    webhook::validate(&webhook::Attributes::other(call, kind, root, old).with(object)).await
 }
 
 fn check(call: &Call, new: &Value, old: Option<&Value>) -> Result<(), Status> {

@@ -11,6 +11,9 @@ use bytes::Bytes;
 use mizzen_object::{Kind, Status, Value, json, schema};
 use mizzen_registry::{Convert, Future, Record, Revision};
 
+use super::Means;
+use super::webhook::Webhook;
+
 /// Converts objects of one definition.
 pub(super) struct Converter {
     kinds: Arc<[Kind]>,
@@ -19,16 +22,19 @@ pub(super) struct Converter {
     head: Bytes,
     /// The revision of the definition: what was written later was written under its rules.
     since: Revision,
+    /// Who converts, if it takes more than another name.
+    webhook: Option<Webhook>,
 }
 
 impl Converter {
     /// None if the definition stores no version.
-    pub fn new(definition: &Value, kinds: &Arc<[Kind]>, since: Revision) -> Option<Converter> {
+    pub fn new(definition: &Value, kinds: &Arc<[Kind]>, since: Revision, means: &Means) -> Option<Converter> {
         let versions = definition["spec"]["versions"].list();
         let at = versions.iter().position(|version| version["storage"].bool())?;
         let stored = kinds.get(at)?.clone();
         let head = format!("{{\"apiVersion\":{},", json::quote(&stored.gvk.api_version())).into();
-        Some(Converter { kinds: kinds.clone(), stored, head, since })
+        let webhook = webhook(&definition["spec"]["conversion"], means);
+        Some(Converter { kinds: kinds.clone(), stored, head, since, webhook })
     }
 
     /// The kind in the version that an object says it is.
@@ -52,14 +58,23 @@ impl Converter {
         Ok(())
     }
 
-    fn convert(&self, mut object: Value, to: &Kind) -> Value {
-        if object["apiVersion"].str() != to.gvk.api_version() {
+    async fn convert(&self, objects: Vec<Value>, to: &Kind) -> Result<Vec<Value>, Status> {
+        let mut objects = match &self.webhook {
+            Some(webhook) => webhook.convert(objects, to).await?,
+            None => objects,
+        };
+        for object in &mut objects {
             object.set("apiVersion", to.gvk.api_version());
-            prune(to, &mut object);
+            prune(to, object);
+            schema::canonical_stored(&to.root, object);
         }
-        schema::canonical_stored(&to.root, &mut object);
-        object
+        Ok(objects)
     }
+}
+
+fn webhook(conversion: &Value, means: &Means) -> Option<Webhook> {
+    let (client, registry) = means.outside.get().filter(|_| conversion["strategy"].str() == "Webhook")?;
+    Some(Webhook::parse(&conversion["webhook"], client.clone(), registry.clone()))
 }
 
 fn prune(kind: &Kind, object: &mut Value) {
@@ -80,16 +95,21 @@ impl Convert for Converter {
     fn read<'a>(&'a self, mut objects: Vec<Value>, kind: &'a Kind) -> Future<'a, Result<Vec<Value>, Status>> {
         Box::pin(async move {
             objects.iter_mut().try_for_each(|object| self.refresh(object))?;
-            Ok(objects.into_iter().map(|object| self.convert(object, kind)).collect())
+            self.convert(objects, kind).await
         })
     }
 
     fn write<'a>(&'a self, object: Value, _kind: &'a Kind) -> Future<'a, Result<Value, Status>> {
         Box::pin(async move {
-            let mut object = self.convert(object, &self.stored);
+            let mut converted = self.convert(vec![object], &self.stored).await?;
+            let mut object = converted.pop().unwrap_or_default();
             // Read today it would get these defaults; written, it is read without looking.
             self.refresh(&mut object)?;
             Ok(object)
         })
+    }
+
+    fn keeps_labels(&self) -> bool {
+        self.webhook.is_none()
     }
 }

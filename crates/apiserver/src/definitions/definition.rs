@@ -12,9 +12,10 @@ use mizzen_object::schema::Struct;
 use mizzen_object::{
     GroupVersionKind, Kind, KindData, NoHooks, Scope, Str, Subresource, Value, custom, json,
 };
-use mizzen_registry::{Record, Resource, Revision, Store};
+use mizzen_registry::{Record, Resource, Revision};
 use tokio::sync::watch;
 
+use super::Means;
 use super::convert::Converter;
 use super::names::Names;
 use crate::openapi::Published;
@@ -112,26 +113,26 @@ impl Definition {
     }
 
     /// The resource of a version that is served.
-    pub fn resource(&self, store: &Store, object_meta: &Arc<Struct>, version: &str) -> Option<Resource> {
+    pub fn resource(&self, means: &Means, version: &str) -> Option<Resource> {
         let at = self.versions.iter().position(|known| known.name == version && known.served)?;
-        Some(self.resources(store, object_meta).get(at)?.clone())
+        Some(self.resources(means).get(at)?.clone())
     }
 
     /// The resource of the version in which objects are stored.
-    pub fn stored(&self, store: &Store, object_meta: &Arc<Struct>) -> Option<Resource> {
+    pub fn stored(&self, means: &Means) -> Option<Resource> {
         let at = self.versions.iter().position(|known| known.storage)?;
-        Some(self.resources(store, object_meta).get(at)?.clone())
+        Some(self.resources(means).get(at)?.clone())
     }
 
-    fn resources(&self, store: &Store, object_meta: &Arc<Struct>) -> &[Resource] {
+    fn resources(&self, means: &Means) -> &[Resource] {
         self.live.compiled.get_or_init(|| {
             let definition = self.value();
-            let kinds: Arc<[Kind]> = custom::kinds(&definition, object_meta).into();
-            let Some(converter) = Converter::new(&definition, &kinds, self.revision()) else {
+            let kinds: Arc<[Kind]> = custom::kinds(&definition, &means.object_meta).into();
+            let Some(converter) = Converter::new(&definition, &kinds, self.revision(), means) else {
                 return Vec::new();
             };
             let converter = Arc::new(converter);
-            kinds.iter().map(|kind| Resource::custom(store, kind.clone(), converter.clone())).collect()
+            kinds.iter().map(|kind| Resource::custom(&means.store, kind.clone(), converter.clone())).collect()
         })
     }
 

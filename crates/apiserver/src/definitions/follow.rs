@@ -88,7 +88,7 @@ async fn settle(server: &Arc<Inner>, resource: &Resource, name: &str) {
 async fn settle_one(server: &Arc<Inner>, resource: &Resource, name: &str) -> Result<bool, Status> {
     let before = server.catalog.definition(name);
     if !refresh(server, resource, name) {
-        return Ok(before.is_some());
+        return Ok(true);
     }
     let group = name.split_once('.').map_or("", |(_, group)| group);
     let taken = server.catalog.taken(group);

@@ -3,7 +3,7 @@
 //!
 //! `definition` is one of them, `snapshot` all of them at one moment, `follow` keeps that up to date: it accepts
 //! names (`names`), writes conditions (`conditions`) and sees to it that a deleted definition's objects go first
-//! (`finalize`). `convert` turns objects into other versions.
+//! (`finalize`). `convert` turns objects into other versions, by itself or with the help of a `webhook`.
 
 mod conditions;
 mod convert;
@@ -12,6 +12,7 @@ mod finalize;
 mod follow;
 mod names;
 mod snapshot;
+mod webhook;
 
 pub(crate) use definition::Definition;
 pub(crate) use follow::{settled, start};
@@ -19,13 +20,24 @@ pub(crate) use names::Taken;
 pub(crate) use snapshot::Snapshot;
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use mizzen_object::schema::Struct;
 use mizzen_object::{Kind, Status, Value};
-use mizzen_registry::Revision;
+use mizzen_registry::{Registry, Revision, Store};
 use tokio::sync::watch;
 
 use crate::admission::Write;
+use crate::outgoing::Client;
+
+/// What making kinds takes.
+pub(crate) struct Means {
+    pub store: Store,
+    /// The shape of metadata.
+    pub object_meta: Arc<Struct>,
+    /// By whom webhooks are called, once that is known.
+    pub outside: OnceLock<(Client, Registry)>,
+}
 
 /// How far definitions have been followed.
 pub(crate) struct Definitions {

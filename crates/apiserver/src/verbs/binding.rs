@@ -5,7 +5,7 @@ use mizzen_registry::{Change, Future, Key, NoGate, UpdateOptions};
 
 use super::{Call, create::finish, set_namespace};
 use crate::answer::{self, Answer};
-use crate::{intake, options};
+use crate::{admission, intake, options};
 
 pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     let Call { server, request, path, .. } = call;
@@ -16,7 +16,10 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     let intake = intake::object(&server.catalog, bindings.kind(), request, options.strictness)?;
     let mut binding = intake.value;
     set_namespace(path, binding.entry("metadata"))?;
+    let kind = bindings.kind();
+    admission::admit_other(call, &kind.gvk, &kind.root, &mut binding, None).await?;
     check(&path.name, &binding)?;
+    admission::check_other(call, &kind.gvk, &kind.root, &binding, None).await?;
 
     let key = Key::new(&path.namespace, binding["metadata"]["name"].str());
     let update = UpdateOptions {

@@ -1,7 +1,7 @@
 //! `POST` to `pods/NAME/eviction`: deletes a pod if the disruption budgets that guard it allow.
 
 use http::Method;
-use mizzen_object::select::{LabelSelector, Operator, Requirement};
+use mizzen_object::select::LabelSelector;
 use mizzen_object::{
     Action, Cause, Details, GroupResource, GroupVersionKind, Path, Status, Value, Violations, value,
 };
@@ -32,7 +32,10 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     let mut eviction = intake.value;
     set_namespace(call.path, eviction.entry("metadata"))?;
     admission::admit_below(call, &eviction)?;
+    let (gvk, root) = (eviction_kind("v1"), &call.server.types.eviction);
+    admission::admit_other(call, &gvk, root, &mut eviction, None).await?;
     check(call, &eviction)?;
+    admission::check_other(call, &gvk, root, &eviction, None).await?;
     let evicted = evict(call, &eviction, options.dry_run).await;
     finish(call, evicted.map(|()| created(call)), &intake.warnings)
 }
@@ -174,31 +177,10 @@ fn guards(call: &Call, budgets: &Resource, pod: &Value) -> Result<Vec<Value>, St
     let all = call.server.registry.list(budgets, &ListOptions { selection, ..ListOptions::default() })?;
     let labels = &pod["metadata"]["labels"];
     let guards = all.items.iter().map(|budget| budget.value()).filter(|budget| {
-        selector(&budget["spec"]["selector"])
+        LabelSelector::of(&budget["spec"]["selector"])
             .is_some_and(|selector| selector.matches(|key| labels[key].as_str()))
     });
     Ok(guards.collect())
-}
-
-/// A selector as objects have it; none selects nothing.
-fn selector(selector: &Value) -> Option<LabelSelector> {
-    let exact = selector.as_map()?.get("matchLabels").into_iter().flat_map(Value::entries);
-    let exact = exact.map(|(key, value)| (key, Operator::In(vec![value.str().into()])));
-    let values =
-        |expression: &Value| expression["values"].list().iter().map(|value| value.str().into()).collect();
-    let expressions = selector["matchExpressions"].list().iter().map(|expression| {
-        let operator = match expression["operator"].str() {
-            "In" => Operator::In(values(expression)),
-            "NotIn" => Operator::NotIn(values(expression)),
-            "Exists" => Operator::Exists,
-            _ => Operator::Absent,
-        };
-        (expression["key"].str(), operator)
-    });
-    let requirements = exact.chain(expressions);
-    Some(LabelSelector {
-        requirements: requirements.map(|(key, operator)| Requirement { key: key.into(), operator }).collect(),
-    })
 }
 
 fn is_ready(pod: &Value) -> bool {
@@ -431,7 +413,7 @@ mod tests {
     #[test]
     fn no_selector_selects_nothing_and_an_empty_one_everything() {
         let selects = |text: &str| {
-            let found = selector(&json::parse(text.as_bytes()).unwrap());
+            let found = LabelSelector::of(&json::parse(text.as_bytes()).unwrap());
             found.is_some_and(|found| found.matches(|key| (key == "app").then_some("a")))
         };
         assert!(!selects("null"));

@@ -17,12 +17,14 @@ mod update;
 mod watch;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
 use mizzen_object::validate::names;
 use mizzen_object::{Action, Status, Value};
 use mizzen_registry::{Key, Object, Resource};
+use tokio::time::Instant;
 
 use crate::answer::{self, Accept, Answer, Offer, negotiate, negotiate_among};
 use crate::catalog::Nowhere;
@@ -30,6 +32,9 @@ use crate::definitions;
 use crate::notes::Notes;
 use crate::request::{Request, ResourcePath, verb};
 use crate::server::Inner;
+
+/// Kubernetes: how long a write may take, other people's webhooks included (endpoints/handlers/rest.go).
+const PATIENCE: Duration = Duration::from_secs(34);
 
 /// A request about a resource, on its way to its verb.
 pub(crate) struct Call<'a> {
@@ -40,6 +45,8 @@ pub(crate) struct Call<'a> {
     pub accept: Accept,
     /// What the client is told besides.
     pub notes: &'a Notes,
+    /// When those whom the server asks must have answered.
+    pub until: Instant,
 }
 
 /// Answers a request about a resource.
@@ -68,7 +75,8 @@ pub(crate) async fn answer(
     }
     let accept = accept(resource, request, path, verb)?;
     let notes = Notes::default();
-    let call = Call { server, request, path, resource, accept, notes: &notes };
+    let until = Instant::now() + PATIENCE;
+    let call = Call { server, request, path, resource, accept, notes: &notes, until };
     let outcome = call.dispatch(verb).await;
     if definitions::defines(resource.kind()) && !matches!(verb, "get" | "list" | "watch") {
         definitions::settled(server).await;
@@ -106,7 +114,8 @@ pub(crate) async fn put_status(
     let request = Request { body, ..Request::of_server(Method::PUT, path.clone()) };
     let accept = negotiate(&request.headers, &request.query, false)?;
     let notes = Notes::default();
-    let call = Call { server, request: &request, path: &path, resource, accept, notes: &notes };
+    let until = Instant::now() + PATIENCE;
+    let call = Call { server, request: &request, path: &path, resource, accept, notes: &notes, until };
     let answer = update::update(&call, Action::Status).await?;
     match answer.status().as_u16() {
         200 => Ok(()),
@@ -180,7 +189,7 @@ impl Call<'_> {
             ("scale", "patch") => scale::patch(self).await,
             ("binding", "create") => binding::create(self).await,
             ("eviction", "create") => eviction::create(self).await,
-            ("token", "create") => token::create(self),
+            ("token", "create") => token::create(self).await,
             (subresource, "get" | "update" | "patch") => self.through(subresource, verb).await,
             (subresource, _) => Err(not_here(subresource)),
         }

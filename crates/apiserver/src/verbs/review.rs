@@ -13,7 +13,7 @@ use crate::authenticate::authenticate_token;
 use crate::identity::User;
 use crate::ownership::Owning;
 use crate::token::ISSUER;
-use crate::{intake, options};
+use crate::{admission, intake, options};
 
 /// Whether objects of this kind are questions.
 pub(crate) fn is_review(kind: &Kind) -> bool {
@@ -29,6 +29,9 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     set_namespace(path, review.entry("metadata"))?;
     wipe(review.entry("metadata"));
     Owning::new(call).update(None, &mut review);
+    let kind = resource.kind();
+    admission::admit_other(call, &kind.gvk, &kind.root, &mut review, None).await?;
+    admission::check_other(call, &kind.gvk, &kind.root, &review, None).await?;
     let outcome = answer(call, &mut review).await.and_then(|()| show(call, review));
     finish(call, outcome, &intake.warnings)
 }

@@ -6,9 +6,10 @@ use mizzen_object::own::ScaleOwners;
 use mizzen_object::{
     GroupVersionKind, Kind, Path, ScalePaths, Status, Value, Violations, json, schema, value,
 };
-use mizzen_registry::{Change, Future, NoGate, Object, UpdateOptions};
+use mizzen_registry::{Change, Future, Gate, Object, UpdateOptions};
 
 use super::{Call, check_name, patch, set_namespace};
+use crate::admission;
 use crate::answer::{self, Answer, Form, warn};
 use crate::intake::{self, FieldValidation};
 use crate::options;
@@ -92,7 +93,7 @@ async fn store(
     let updated = call
         .server
         .registry
-        .update(call.resource, &call.key(), change, &options, &NoGate, &mut ignored)
+        .update(call.resource, &call.key(), change, &options, &Checks(call), &mut ignored)
         .await?;
     let mut answer = show(call, &scale_of(call, &updated.object.value()));
     warn(&mut answer, warnings);
@@ -186,17 +187,32 @@ struct Rescale<'a> {
 
 impl Change for Rescale<'_> {
     fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> Future<'a, Result<Value, Status>> {
-        let outcome = self.rescaled(current.expect("a scale belongs to what is there"));
-        Box::pin(async { outcome })
+        Box::pin(self.rescaled(current.expect("a scale belongs to what is there")))
+    }
+}
+
+/// The last word on an object's Scale, of those who look at Scales.
+struct Checks<'a>(&'a Call<'a>);
+
+impl Gate for Checks<'_> {
+    fn check<'a>(&'a self, new: Option<&'a Value>, old: Option<&'a Value>) -> Future<'a, Result<(), Status>> {
+        Box::pin(async move {
+            let scale = |object: &Value| scale_of(self.0, object);
+            let (new, old) = (new.map(scale).unwrap_or_default(), old.map(scale));
+            let root = &self.0.server.types.scale;
+            admission::check_other(self.0, &scale_kind(), root, &new, old.as_ref()).await
+        })
     }
 }
 
 impl Rescale<'_> {
-    fn rescaled(&self, current: &Value) -> Result<Value, Status> {
-        let scale = match &self.wanted {
+    async fn rescaled(&self, current: &Value) -> Result<Value, Status> {
+        let mut scale = match &self.wanted {
             Wanted::Exactly(scale) => scale.clone(),
             Wanted::Patched(form) => self.patched(*form, current)?,
         };
+        let (root, old) = (&self.call.server.types.scale, scale_of(self.call, current));
+        admission::admit_other(self.call, &scale_kind(), root, &mut scale, Some(&old)).await?;
         if !self.call.resource.is_custom() {
             validate(&scale)?;
         }

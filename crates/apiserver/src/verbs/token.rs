@@ -18,7 +18,7 @@ use crate::{admission, intake, options};
 const UNSUSPECTING: i64 = 3607;
 const EXTENDED: i64 = 365 * 24 * 60 * 60;
 
-pub(crate) fn create(call: &Call) -> Result<Answer, Status> {
+pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     if matches!(call.accept.form, Form::Table(_)) {
         return Err(not_acceptable());
     }
@@ -33,6 +33,8 @@ pub(crate) fn create(call: &Call) -> Result<Answer, Status> {
     let mut nothing = Value::object();
     schema::canonical(root, &mut nothing);
     Owning::new(call).update_as(&gvk, root, &nothing, &mut token);
+    admission::admit_other(call, &gvk, root, &mut token, None).await?;
+    admission::check_other(call, &gvk, root, &token, None).await?;
     let outcome = fill(call, &mut token).map(|()| show(call, token));
     finish(call, outcome, &intake.warnings)
 }

@@ -54,7 +54,18 @@ impl Rig {
         let random = Arc::new(Counter(AtomicU64::new(1)));
         let registry = Registry::new(Store::in_memory(Default::default()), clock, random);
         let rig = Rig { server: Server::new(registry, options) };
+        rig.server.start().await;
         rig.post("/api/v1/namespaces", r#"{"metadata":{"name":"default"}}"#).await.expect(201);
+        rig
+    }
+
+    /// Another server on a copy of the store.
+    pub async fn restarted(&self) -> Rig {
+        let clock = Arc::new(VirtualClock(Instant::now()));
+        let random = Arc::new(Counter(AtomicU64::new(1 << 40)));
+        let registry = Registry::new(self.server.registry().store().fork(), clock, random);
+        let rig = Rig { server: Server::new(registry, Options::default()) };
+        rig.server.start().await;
         rig
     }
 

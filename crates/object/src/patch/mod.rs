@@ -9,8 +9,8 @@ mod merge;
 mod strategic;
 mod strict;
 
-pub use go_text::go_text;
-pub(crate) use go_text::{go_float, go_type};
+pub(crate) use go_text::go_float;
+pub use go_text::{go_text, go_type};
 pub use json_patch::{JsonPatch, JsonPatchError};
 pub use merge::merge;
 pub use strategic::{StrategicError, strategic_diff, strategic_merge};

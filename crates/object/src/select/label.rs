@@ -2,7 +2,7 @@
 
 use crate::json::quote;
 use crate::validate::names::{is_label_value, is_qualified_name};
-use crate::value::Str;
+use crate::value::{Str, Value};
 
 /// What must hold of an object's labels, all of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -41,6 +41,26 @@ impl LabelSelector {
     /// Reads a selector; the error is worded for the client.
     pub fn parse(text: &str) -> Result<LabelSelector, String> {
         Parser { tokens: tokens(text), at: 0 }.selector()
+    }
+
+    /// A selector as objects have it, with `matchLabels` and `matchExpressions`; none where there is none.
+    pub fn of(selector: &Value) -> Option<LabelSelector> {
+        let exact = selector.as_map()?.get("matchLabels").into_iter().flat_map(Value::entries);
+        let exact = exact.map(|(key, value)| (key, Operator::In(vec![value.str().into()])));
+        let values =
+            |expression: &Value| expression["values"].list().iter().map(|value| value.str().into()).collect();
+        let expressions = selector["matchExpressions"].list().iter().map(|expression| {
+            let operator = match expression["operator"].str() {
+                "In" => Operator::In(values(expression)),
+                "NotIn" => Operator::NotIn(values(expression)),
+                "Exists" => Operator::Exists,
+                _ => Operator::Absent,
+            };
+            (expression["key"].str(), operator)
+        });
+        let requirements = exact.chain(expressions);
+        let requirements = requirements.map(|(key, operator)| Requirement { key: key.into(), operator });
+        Some(LabelSelector { requirements: requirements.collect() })
     }
 
     /// Whether it selects everything.

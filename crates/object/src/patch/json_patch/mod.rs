@@ -65,6 +65,11 @@ impl JsonPatch {
         }
     }
 
+    /// Whether it changes nothing.
+    pub fn is_empty(&self) -> bool {
+        self.operations.is_empty()
+    }
+
     /// Applies all operations or reports the first that fails.
     pub fn apply(&self, target: &mut Value) -> Result<(), JsonPatchError> {
         apply::apply(&self.operations, target)

@@ -1,0 +1,150 @@
+//! Which webhooks are there? What is stored, in the order in which it is called, found by what it is about.
+
+use std::collections::HashMap;
+use std::sync::{Arc, RwLock};
+
+use mizzen_object::select::LabelSelector;
+use mizzen_object::{Str, Value};
+use mizzen_registry::{ListOptions, Registry, Resource, Revision};
+
+use super::matching::Rule;
+use crate::catalog::Catalog;
+use crate::outgoing::Hook;
+
+/// The webhooks that are configured.
+pub(crate) struct Webhooks {
+    pub mutating: Configured,
+    pub validating: Configured,
+}
+
+impl Webhooks {
+    pub fn new(catalog: &Catalog) -> Webhooks {
+        let find = |plural: &str| Configured {
+            resource: catalog.get("admissionregistration.k8s.io", "v1", plural),
+            kept: RwLock::default(),
+        };
+        Webhooks {
+            mutating: find("mutatingwebhookconfigurations"),
+            validating: find("validatingwebhookconfigurations"),
+        }
+    }
+}
+
+/// The webhooks of one kind of configuration.
+pub(crate) struct Configured {
+    resource: Option<Resource>,
+    kept: RwLock<Arc<Hooks>>,
+}
+
+impl Configured {
+    /// The webhooks as they are stored at this moment. Only who comes first after a change reads the configurations.
+    pub fn hooks(&self, registry: &Registry) -> Arc<Hooks> {
+        let Some(resource) = &self.resource else { return Arc::default() };
+        let revision = resource.space().snapshot().revision();
+        let kept = self.kept.read().expect("nothing panics while it is held").clone();
+        if kept.revision == revision {
+            return kept;
+        }
+        let list = registry.list(resource, &ListOptions::default());
+        let configurations = list.map(|list| list.items).unwrap_or_default();
+        let values: Vec<Value> = configurations.iter().map(|configuration| configuration.value()).collect();
+        let hooks = Arc::new(Hooks::new(revision, &values));
+        *self.kept.write().expect("nothing panics while it is held") = hooks.clone();
+        hooks
+    }
+}
+
+/// Webhooks in the order in which they are called: by the name of their configuration, then as it has them.
+#[derive(Default)]
+pub(crate) struct Hooks {
+    revision: Revision,
+    all: Vec<Arc<Webhook>>,
+    /// Where those are that name a resource.
+    by_resource: HashMap<Str, Vec<usize>>,
+    /// Where those are that want any resource.
+    anywhere: Vec<usize>,
+}
+
+impl Hooks {
+    fn new(revision: Revision, configurations: &[Value]) -> Hooks {
+        let each = configurations.iter().flat_map(|configuration| {
+            let name = configuration["metadata"]["name"].str();
+            configuration["webhooks"].list().iter().map(move |hook| Arc::new(Webhook::parse(name, hook)))
+        });
+        let mut hooks = Hooks { revision, all: each.collect(), ..Hooks::default() };
+        for at in 0..hooks.all.len() {
+            hooks.index(at);
+        }
+        hooks
+    }
+
+    fn index(&mut self, at: usize) {
+        let rules = &self.all[at].rules;
+        let mut names: Vec<&Str> = rules.iter().flat_map(Rule::resources).collect();
+        names.sort();
+        names.dedup();
+        if names.iter().any(|name| *name == "*") {
+            return self.anywhere.push(at);
+        }
+        for name in names {
+            self.by_resource.entry(name.clone()).or_default().push(at);
+        }
+    }
+
+    /// The webhooks that may be about a resource, in order. For most requests there is none.
+    pub fn about(&self, plural: &str) -> Vec<Arc<Webhook>> {
+        let named = self.by_resource.get(plural).map_or(&[][..], Vec::as_slice);
+        let mut found: Vec<usize> = named.iter().chain(&self.anywhere).copied().collect();
+        found.sort_unstable();
+        found.into_iter().map(|at| self.all[at].clone()).collect()
+    }
+}
+
+/// One webhook of a configuration.
+pub(crate) struct Webhook {
+    /// Its own name.
+    pub name: Str,
+    /// By which it is known from one round to the next.
+    pub id: Str,
+    pub rules: Vec<Rule>,
+    pub namespaces: LabelSelector,
+    pub objects: LabelSelector,
+    /// Whether rules for another version of the resource count too.
+    pub equivalent: bool,
+    /// Whether a request goes on if it cannot be called.
+    pub ignores_failure: bool,
+    /// Whether it may be called for what is not stored.
+    pub allows_dry_run: bool,
+    /// Whether it is called again when others have changed the object.
+    pub reinvoked: bool,
+    pub timeout: u64,
+    /// The versions of reviews that it understands, best first.
+    pub versions: Vec<Str>,
+    pub hook: Hook,
+}
+
+impl Webhook {
+    fn parse(configuration: &str, webhook: &Value) -> Webhook {
+        let name = webhook["name"].str();
+        let selector = |field: &str| LabelSelector::of(&webhook[field]).unwrap_or_default();
+        let timeout = webhook["timeoutSeconds"].as_int().and_then(|seconds| u64::try_from(seconds).ok());
+        Webhook {
+            name: name.into(),
+            id: format!("{configuration}/{name}").into(),
+            rules: webhook["rules"].list().iter().map(Rule::parse).collect(),
+            namespaces: selector("namespaceSelector"),
+            objects: selector("objectSelector"),
+            equivalent: webhook["matchPolicy"].str() == "Equivalent",
+            ignores_failure: webhook["failurePolicy"].str() == "Ignore",
+            allows_dry_run: matches!(webhook["sideEffects"].str(), "None" | "NoneOnDryRun"),
+            reinvoked: webhook["reinvocationPolicy"].str() == "IfNeeded",
+            timeout: timeout.unwrap_or(10),
+            versions: webhook["admissionReviewVersions"]
+                .list()
+                .iter()
+                .map(|text| text.str().into())
+                .collect(),
+            hook: Hook::parse(&webhook["clientConfig"]),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Mutating webhooks: one after the other, each on what the one before has made of the object.
+
+use std::collections::HashSet;
+
+use mizzen_object::decode::decode;
+use mizzen_object::patch::JsonPatch;
+use mizzen_object::{Status, Str, Value, json};
+use mizzen_registry::Resource;
+use tokio::time::Instant;
+
+use super::attributes::Attributes;
+use super::call::{Failure, out_of_time, prepare};
+use super::matching::{Invocation, candidates, invocation};
+use super::rejection::rejection;
+use super::review::Verdict;
+use crate::intake;
+
+/// Calls the webhooks that a write concerns, and once more those that want to see what others made of it.
+#[derive(Default)]
+pub(crate) struct Rounds {
+    /// Whether the mutating plug-ins have their say a second time.
+    again: bool,
+    second: bool,
+    /// Webhooks that were called and want to know what is changed after them.
+    waiting: HashSet<Str>,
+    /// Webhooks after which something was changed.
+    due: HashSet<Str>,
+    /// What the webhooks left behind.
+    last: Value,
+}
+
+impl Rounds {
+    /// Lets the webhooks change `object`, which is none for a delete. Returns whether, before it is over, the
+    /// plug-ins should see the object again and this should be called a second time.
+    pub async fn mutate(
+        &mut self,
+        attributes: &Attributes<'_>,
+        object: Option<&mut Value>,
+    ) -> Result<bool, Status> {
+        let server = attributes.call.server;
+        let hooks = server.webhooks.mutating.hooks(&server.registry);
+        let candidates = candidates(&hooks, attributes);
+        if candidates.is_empty() {
+            return Ok(false);
+        }
+        let Some(object) = object else {
+            for webhook in candidates {
+                if let Some(invocation) = invocation(&webhook, attributes)? {
+                    self.call(attributes, invocation).await?;
+                }
+            }
+            return Ok(false);
+        };
+        self.begin(object);
+        for webhook in candidates {
+            let now = attributes.with(object);
+            let Some(invocation) = invocation(&webhook, &now)? else { continue };
+            if self.second && !self.due.contains(&webhook.id) {
+                continue;
+            }
+            if let Some(changed) = self.call(&now, invocation).await? {
+                self.changed();
+                *object = changed;
+            }
+            if webhook.reinvoked {
+                self.waiting.insert(webhook.id.clone());
+            }
+        }
+        self.last = object.clone();
+        Ok(self.again && !std::mem::replace(&mut self.second, true))
+    }
+
+    /// The plug-ins that came between may have changed the object too.
+    fn begin(&mut self, object: &Value) {
+        if self.second && self.last != *object {
+            self.changed();
+        }
+    }
+
+    fn changed(&mut self) {
+        self.again = true;
+        self.due.extend(self.waiting.drain());
+    }
+
+    /// Calls one webhook; returns the object as it has changed it.
+    async fn call(
+        &self,
+        attributes: &Attributes<'_>,
+        invocation: Invocation,
+    ) -> Result<Option<Value>, Status> {
+        let webhook = invocation.webhook.clone();
+        let outcome = match prepare(attributes, invocation) {
+            Ok(prepared) => match prepared.call(true).await {
+                Ok(verdict) => judge(attributes, &prepared.invocation, &verdict),
+                Err(failure) => Err(failure),
+            },
+            Err((_, failure)) => Err(failure),
+        };
+        match outcome {
+            Err(Failure::Call(why)) if webhook.ignores_failure => {
+                tracing::warn!(webhook = %webhook.name, %why, "failed calling webhook, failing open");
+                match Instant::now() < attributes.call.until {
+                    true => Ok(None),
+                    false => Err(out_of_time()),
+                }
+            }
+            outcome => outcome.map_err(|failure| failure.into_status(&webhook.name)),
+        }
+    }
+}
+
+/// What a verdict makes of the object; none if it stays as it is.
+fn judge(
+    attributes: &Attributes,
+    invocation: &Invocation,
+    verdict: &Verdict,
+) -> Result<Option<Value>, Failure> {
+    let name = &invocation.webhook.name;
+    for warning in &verdict.warnings {
+        attributes.call.notes.warn(warning);
+    }
+    if !verdict.allowed {
+        return Err(Failure::Refused(rejection(name, &verdict.status)));
+    }
+    if verdict.patch.is_empty() {
+        return Ok(None);
+    }
+    let patch = JsonPatch::parse(&verdict.patch).map_err(|error| undecodable(&error.to_string()))?;
+    if patch.is_empty() {
+        return Ok(None);
+    }
+    let Some(object) = attributes.object else {
+        let why = "attempted to modify the object, which is not supported for this operation";
+        return Err(internal(format!("admission webhook {} {why}", json::quote(name))));
+    };
+    if verdict.patch_type != "JSONPatch" {
+        return Err(Failure::Call(format!("unsupported patch type {}", json::quote(&verdict.patch_type))));
+    }
+    let mut shown = attributes.shown(Some(object), &invocation.resource);
+    patch.apply(&mut shown).map_err(|error| internal(error.to_string()))?;
+    let patched = attributes.taken_back(&shown, &invocation.resource)?;
+    Ok((patched != *object).then_some(patched))
+}
+
+fn undecodable(problem: &str) -> Failure {
+    // Kubernetes: here the patch is read into another type than elsewhere.
+    let problem = problem.replace("[]handlers.jsonPatchOp", "jsonpatch.Patch");
+    let problem = problem.replace("handlers.jsonPatchOp", "jsonpatch.Operation");
+    Failure::Call(format!("received undecodable patch in webhook response: {problem}"))
+}
+
+fn internal(why: String) -> Failure {
+    Failure::Refused(Status::internal(why))
+}
+
+impl Attributes<'_> {
+    /// A patched object as one of the request's version: read again, pruned, defaulted.
+    fn taken_back(&self, patched: &Value, resource: &Resource) -> Result<Value, Failure> {
+        let text = json::to_string(patched);
+        if let Some(root) = self.other_root() {
+            let decoded = decode(root, text.as_bytes()).map_err(|error| internal(error.to_string()))?;
+            return Ok(decoded.value);
+        }
+        let kind = resource.kind();
+        let decoded = decode(&kind.root, text.as_bytes()).map_err(|error| internal(error.to_string()))?;
+        let mut object = decoded.value;
+        intake::fill_defaults(kind, &mut object);
+        match kind.gvk == self.call.resource.kind().gvk {
+            true => Ok(object),
+            false => Ok(resource.convert(&object, self.call.resource)),
+        }
+    }
+}

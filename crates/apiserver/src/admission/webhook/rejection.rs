@@ -1,0 +1,73 @@
+//! A webhook's refusal, as the client gets it.
+
+use mizzen_object::{Cause, Details, Status, Value};
+
+/// The Status with which the webhook `name` refuses.
+pub(super) fn rejection(name: &str, result: &Value) -> Status {
+    let denied = format!("admission webhook {} denied the request", mizzen_object::json::quote(name));
+    let (said, reason) = (result["message"].str(), result["reason"].str());
+    let message = match (said, reason) {
+        ("", "") => format!("{denied} without explanation"),
+        ("", reason) => format!("{denied}: {reason}"),
+        (said, _) => format!("{denied}: {said}"),
+    };
+    // A refusal is never a success.
+    let code =
+        u16::try_from(result["code"].int()).ok().filter(|code| (400..1000).contains(code)).unwrap_or(400);
+    let details = &result["details"];
+    let retry = u32::try_from(details["retryAfterSeconds"].int()).ok().filter(|seconds| *seconds > 0);
+    Status {
+        code,
+        reason: reason.into(),
+        message,
+        details: details.as_map().map(|_| Box::new(particulars(details))),
+        retry_after: retry,
+        token: None,
+    }
+}
+
+fn particulars(details: &Value) -> Details {
+    let text = |field: &str| details[field].str().into();
+    let causes = details["causes"].list().iter().map(|cause| Cause {
+        reason: cause["reason"].str().into(),
+        message: cause["message"].str().into(),
+        field: cause["field"].str().into(),
+    });
+    Details {
+        name: text("name"),
+        group: text("group"),
+        kind: text("kind"),
+        uid: text("uid"),
+        causes: causes.collect(),
+    }
+}
+
+/// 400: the webhook must not be called for what is not stored.
+pub(super) fn no_dry_run(name: &str) -> Status {
+    let name = mizzen_object::json::quote(name);
+    Status::bad_request(format!("admission webhook {name} does not support dry run"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mizzen_object::value;
+
+    #[track_caller]
+    fn check(result: &Value, expected: (u16, &str, &str)) {
+        let status = rejection("h.example.com", result);
+        let message =
+            status.message.replace("admission webhook \"h.example.com\" denied the request", "denied");
+        assert_eq!((status.code, status.reason.as_str(), message.as_str()), expected);
+    }
+
+    #[test]
+    fn a_refusal_says_what_the_webhook_says() {
+        check(&Value::Null, (400, "", "denied without explanation"));
+        check(
+            &value!({ "message": "no", "code": 403, "reason": "Forbidden" }),
+            (403, "Forbidden", "denied: no"),
+        );
+        check(&value!({ "reason": "Teapot", "code": 200 }), (400, "Teapot", "denied: Teapot"));
+    }
+}

@@ -1,0 +1,140 @@
+//! A connection: look the host up, dial, shake hands. Each has its own limit.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::Uri;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use super::{SendError, Target, go};
+
+/// As client-go has it.
+const DIAL: Duration = Duration::from_secs(30);
+/// As client-go has it.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Makes connections to one target, whatever the URI says.
+#[derive(Clone)]
+pub(super) struct Connector {
+    address: Arc<str>,
+    name: ServerName<'static>,
+    tls: TlsConnector,
+}
+
+impl Connector {
+    pub fn new(target: &Target, config: ClientConfig) -> Result<Connector, SendError> {
+        let name = target.server_name.trim_matches(['[', ']']).to_owned();
+        let name = ServerName::try_from(name.clone())
+            .map_err(|_| SendError(format!("dial tcp: lookup {name}: no such host")))?;
+        Ok(Connector {
+            address: target.address.as_str().into(),
+            name,
+            tls: TlsConnector::from(Arc::new(config)),
+        })
+    }
+
+    async fn connect(self) -> Result<Secured, SendError> {
+        let stream = match timeout(DIAL, dial(&self.address)).await {
+            Ok(stream) => stream?,
+            Err(_) => return Err(SendError(format!("dial tcp {}: i/o timeout", self.address))),
+        };
+        let _ = stream.set_nodelay(true);
+        match timeout(HANDSHAKE, self.tls.connect(self.name, stream)).await {
+            Ok(Ok(stream)) => Ok(Secured(TokioIo::new(stream))),
+            Ok(Err(error)) => Err(SendError(go::handshake(&error))),
+            Err(_) => Err(SendError("net/http: TLS handshake timeout".into())),
+        }
+    }
+}
+
+/// Tries every address of a host; what is wrong with the first is what is told.
+async fn dial(address: &str) -> Result<TcpStream, SendError> {
+    let mut failure = None;
+    for address in lookup(address).await? {
+        match TcpStream::connect(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => {
+                let words = format!("dial tcp {address}: connect: {}", go::system(&error));
+                failure.get_or_insert(SendError(words));
+            }
+        }
+    }
+    Err(failure.unwrap_or_else(|| no_such_host(address)))
+}
+
+async fn lookup(address: &str) -> Result<Vec<SocketAddr>, SendError> {
+    let found: io::Result<_> = tokio::net::lookup_host(address).await;
+    found.map(Iterator::collect).map_err(|_| no_such_host(address))
+}
+
+fn no_such_host(address: &str) -> SendError {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    SendError(format!("dial tcp: lookup {host}: no such host"))
+}
+
+impl tower_service::Service<Uri> for Connector {
+    type Response = Secured;
+    type Error = SendError;
+    type Future = Pin<Box<dyn Future<Output = Result<Secured, SendError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        Box::pin(self.clone().connect())
+    }
+}
+
+/// A connection that is encrypted.
+pub(super) struct Secured(TokioIo<TlsStream<TcpStream>>);
+
+impl Connection for Secured {
+    fn connected(&self) -> Connected {
+        match self.0.inner().get_ref().1.alpn_protocol() {
+            Some(b"h2") => Connected::new().negotiated_h2(),
+            _ => Connected::new(),
+        }
+    }
+}
+
+impl Read for Secured {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, buffer)
+    }
+}
+
+impl Write for Secured {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,146 @@
+//! Where is a service? What a webhook or an APIService names, as an address.
+//!
+//! Upstream dials the service's cluster IP, or with `--enable-aggregator-routing` one of its endpoints. A cluster IP
+//! leads somewhere only where a data plane runs beside the API server, which is not so for a control plane alone; so
+//! we take a ready endpoint if there is one and the cluster IP if there is none. Where both lead somewhere they lead to
+//! the same servers.
+
+use std::net::IpAddr;
+
+use mizzen_object::select::{LabelSelector, Operator, Requirement};
+use mizzen_object::{GroupResource, Status, Value};
+use mizzen_registry::{Key, ListOptions, Registry, Resource, Selection};
+
+use crate::catalog::Catalog;
+
+/// A service, and which of its ports.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Service {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The port that it is known for, not the one of its endpoints.
+    pub port: u16,
+}
+
+impl Service {
+    /// The service of a `{namespace, name, port}`; the port is 443 unless said.
+    pub fn parse(reference: &Value) -> Service {
+        let port = u16::try_from(reference["port"].int()).unwrap_or_default();
+        Service {
+            namespace: reference["namespace"].str().into(),
+            name: reference["name"].str().into(),
+            port: if port == 0 { 443 } else { port },
+        }
+    }
+
+    /// The name that its certificate must have.
+    pub fn host(&self) -> String {
+        format!("{}.{}.svc", self.name, self.namespace)
+    }
+}
+
+/// Knows where services are.
+pub(crate) struct Services {
+    registry: Registry,
+    services: Option<Resource>,
+    slices: Option<Resource>,
+    /// Where this server itself is.
+    own: String,
+}
+
+impl Services {
+    pub fn new(registry: &Registry, catalog: &Catalog, own: &str) -> Services {
+        Services {
+            registry: registry.clone(),
+            services: catalog.get("", "v1", "services"),
+            slices: catalog.get("discovery.k8s.io", "v1", "endpointslices"),
+            own: own.into(),
+        }
+    }
+
+    /// The service object.
+    pub fn find(&self, service: &Service) -> Result<Value, Status> {
+        let key = Key::new(&service.namespace, &service.name);
+        let found = self.services.as_ref().and_then(|services| self.registry.get(services, &key, "").ok());
+        let what = GroupResource { group: "".into(), resource: "service".into() };
+        found.map(|found| found.value()).ok_or_else(|| Status::not_found(&what, &service.name))
+    }
+
+    /// The `host:port` to dial.
+    pub fn resolve(&self, service: &Service) -> Result<String, Status> {
+        let Service { namespace, name, port } = service;
+        // Kubernetes: the API server reaches itself without a detour.
+        if (namespace.as_str(), name.as_str(), *port) == ("default", "kubernetes", 443) {
+            return Ok(self.own.clone());
+        }
+        let object = self.find(service)?;
+        let spec = &object["spec"];
+        if spec["type"].str() == "ExternalName" {
+            return Ok(format!("{}:{port}", spec["externalName"].str()));
+        }
+        let wanted = spec["ports"].list().iter().find(|known| known["port"].int() == i64::from(*port));
+        let Some(wanted) = wanted else {
+            return Err(unavailable(format!("no service port {port} found for service \"{name}\"")));
+        };
+        if let Some(address) = self.endpoint(service, wanted["name"].str()) {
+            return Ok(address);
+        }
+        match spec["clusterIP"].str() {
+            "None" | "" => Err(Status::unknown("cannot route to service with ClusterIP \"None\"")),
+            address => Ok(join(address, i64::from(*port))),
+        }
+    }
+
+    /// Whether the service has a ready endpoint with this port.
+    pub fn has_endpoint(&self, service: &Service, port_name: &str) -> bool {
+        self.endpoint(service, port_name).is_some()
+    }
+
+    /// The slices of a service's endpoints.
+    pub fn slices(&self, service: &Service) -> Vec<Value> {
+        let Some(resource) = &self.slices else { return Vec::new() };
+        let operator = Operator::In(vec![service.name.as_str().into()]);
+        let labels = LabelSelector {
+            requirements: vec![Requirement { key: "kubernetes.io/service-name".into(), operator }],
+        };
+        let namespace = service.namespace.as_str().into();
+        let selection = Selection { namespace, labels, ..Selection::default() };
+        let list = self.registry.list(resource, &ListOptions { selection, ..ListOptions::default() });
+        list.map(|list| list.items.iter().map(|slice| slice.value()).collect()).unwrap_or_default()
+    }
+
+    /// A ready endpoint, any of them.
+    fn endpoint(&self, service: &Service, port_name: &str) -> Option<String> {
+        let slices = self.slices(service);
+        let mut ready: Vec<String> = slices.iter().flat_map(|slice| ready(slice, port_name)).collect();
+        if ready.is_empty() {
+            return None;
+        }
+        let mut chance = [0; 2];
+        self.registry.random().fill(&mut chance);
+        let at = usize::from(u16::from_le_bytes(chance)) % ready.len();
+        Some(ready.swap_remove(at))
+    }
+}
+
+fn ready(slice: &Value, port_name: &str) -> Vec<String> {
+    let port = slice["ports"].list().iter().find(|port| port["name"].str() == port_name);
+    let Some(port) = port.map(|port| port["port"].int()).filter(|port| *port > 0) else { return Vec::new() };
+    let endpoints = slice["endpoints"].list().iter();
+    let ready = endpoints.filter(|endpoint| endpoint["conditions"]["ready"].as_bool() != Some(false));
+    let addresses = ready.filter_map(|endpoint| endpoint["addresses"].list().first());
+    addresses.map(|address| join(address.str(), port)).collect()
+}
+
+fn join(address: &str, port: i64) -> String {
+    match address.parse() {
+        Ok(IpAddr::V6(address)) => format!("[{address}]:{port}"),
+        _ => format!("{address}:{port}"),
+    }
+}
+
+fn unavailable(message: String) -> Status {
+    Status::failure(503, "ServiceUnavailable", message)
+}

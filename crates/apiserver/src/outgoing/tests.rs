@@ -1,0 +1,149 @@
+//! Calls to a real little HTTPS server, and what is said when they fail.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use mizzen_object::seam::{Clock, Random};
+use mizzen_object::{json, value};
+use mizzen_registry::{Registry, Store};
+use tokio::time::Instant;
+
+use super::{Client, Hook, Limit};
+use crate::catalog::Catalog;
+use peer::{Peer, Reaction};
+
+#[path = "../../tests/server/peer.rs"]
+mod peer;
+
+struct Noon;
+
+impl Clock for Noon {
+    fn now(&self) -> (i64, u32) {
+        (1_800_000_000, 0)
+    }
+}
+
+impl Random for Noon {
+    fn fill(&self, bytes: &mut [u8]) {
+        bytes.fill(7);
+    }
+}
+
+fn client() -> Client {
+    let registry = Registry::new(Store::in_memory(Default::default()), Arc::new(Noon), Arc::new(Noon));
+    let catalog = Catalog::new(registry.store(), mizzen_kinds::catalog());
+    Client::new(&registry, &catalog, None, "127.0.0.1:1")
+}
+
+async fn post(client: &Client, url: &str, bundle: &str, milliseconds: u64) -> String {
+    let hook = Hook::parse(&value!({ "url": url, "caBundle": bundle }));
+    let until = Instant::now() + Duration::from_millis(milliseconds);
+    let limit = Limit { until, bytes: 1000 };
+    match hook.post(client, "timeout=3s", Bytes::from_static(b"{}"), limit).await {
+        Ok(body) => format!("answered {}", String::from_utf8_lossy(&body)),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Posts to a server of the given manner, and compares what comes of it. `$` stands for the server's address.
+async fn check(names: &[&str], react: impl Fn() -> Reaction + Send + Sync + 'static, expected: &str) {
+    let peer = Peer::start(names, move |_| react()).await;
+    let address = format!("127.0.0.1:{}", peer.port);
+    let said = post(&client(), &format!("https://{address}/hook"), &peer.bundle(), 400).await;
+    assert_eq!(said.replace(&address, "$"), expected);
+}
+
+const HERE: &[&str] = &["127.0.0.1"];
+
+#[tokio::test]
+async fn a_good_answer_comes_back_whole() {
+    check(HERE, || Reaction::Reply(200, r#"{"a":1}"#.into()), r#"answered {"a":1}"#).await;
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_is_given_up() {
+    check(HERE, || Reaction::Hang, r#"Post "https://$/hook?timeout=3s": context deadline exceeded"#).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_stops_in_the_middle_is_given_up() {
+    let expected = "unexpected error when reading response body. Please retry. Original error: ";
+    check(HERE, || Reaction::Linger("{".into()), &format!("{expected}context deadline exceeded")).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_large_is_not_read() {
+    let expected = "unexpected error when reading response body. Please retry. Original error: ";
+    let large = || Reaction::Reply(200, "x".repeat(2000));
+    check(HERE, large, &format!("{expected}the response is larger than 1000 bytes")).await;
+}
+
+#[tokio::test]
+async fn a_certificate_for_another_is_refused() {
+    let expected = r#"Post "https://$/hook?timeout=3s": tls: failed to verify certificate: x509: cannot validate certificate for 127.0.0.1 because it doesn't contain any IP SANs"#;
+    check(&["other.example.com"], || Reaction::Hang, expected).await;
+}
+
+#[tokio::test]
+async fn a_certificate_of_a_stranger_is_refused() {
+    let (peer, other) = (Peer::answering(200, "{}").await, Peer::answering(200, "{}").await);
+    let said = post(&client(), &format!("https://127.0.0.1:{}/", peer.port), &other.bundle(), 900).await;
+    let expected = "tls: failed to verify certificate: x509: certificate signed by unknown authority";
+    assert!(said.ends_with(expected), "{said}");
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_is_quoted() {
+    let quoted = r#"an error on the server ("unknown") has prevented the request from succeeding"#;
+    check(HERE, || Reaction::Reply(500, "boo".into()), quoted).await;
+    let status = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"not today"}"#;
+    check(HERE, || Reaction::Reply(500, status.into()), "not today").await;
+    check(HERE, || Reaction::Reply(404, "".into()), "the server could not find the requested resource").await;
+}
+
+#[tokio::test]
+async fn nobody_at_home_is_said_as_go_says_it() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let said = post(&client(), &format!("https://{address}"), "", 900).await;
+    let expected =
+        format!("Post \"https://{address}/?timeout=3s\": dial tcp {address}: connect: connection refused");
+    assert_eq!(said, expected);
+}
+
+#[tokio::test]
+async fn a_connection_that_is_closed_without_an_answer_is_an_end_of_file() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { while listener.accept().await.is_ok() {} });
+    let peer = Peer::answering(200, "{}").await;
+    let said = post(&client(), &format!("https://{address}/"), &peer.bundle(), 900).await;
+    let ends = ["EOF", "read tcp: read: connection reset by peer"];
+    assert!(
+        ends.iter().any(|end| said == format!("Post \"https://{address}/?timeout=3s\": {end}")),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn connections_are_used_again() {
+    let peer = Peer::answering(200, "{}").await;
+    let (client, url) = (client(), format!("https://127.0.0.1:{}/", peer.port));
+    for _ in 0..5 {
+        assert_eq!(post(&client, &url, &peer.bundle(), 900).await, "answered {}");
+    }
+    assert_eq!((peer.seen().len(), peer.connections()), (5, 1));
+}
+
+#[tokio::test]
+async fn a_service_that_is_not_there_is_named() {
+    let hook = Hook::parse(&value!({ "service": { "namespace": "a", "name": "b", "path": "/c" } }));
+    let limit = Limit { until: Instant::now() + Duration::from_secs(1), bytes: 1000 };
+    let error = hook.post(&client(), "timeout=3s", Bytes::new(), limit).await.unwrap_err();
+    assert_eq!(
+        error.0,
+        format!("Post {}: service \"b\" not found", json::quote("https://b.a.svc:443/c?timeout=3s"))
+    );
+}

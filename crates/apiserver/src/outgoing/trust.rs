@@ -1,0 +1,164 @@
+//! Whom do we believe, and what do we show? TLS as a target wants it.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use mizzen_registry::Registry;
+use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use tokio_rustls::rustls::time_provider::TimeProvider;
+use tokio_rustls::rustls::{self, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+/// Who may have signed a server's certificate.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Trust {
+    /// Those whom this machine trusts.
+    System,
+    /// These, as PEM.
+    Bundle(Vec<u8>),
+    /// Anyone: the configuration says so. Signatures are still checked.
+    Anyone,
+}
+
+impl Trust {
+    /// What a `caBundle` says: an empty one says nothing.
+    pub fn bundle(pem: Vec<u8>) -> Trust {
+        if pem.is_empty() { Trust::System } else { Trust::Bundle(pem) }
+    }
+}
+
+/// The certificate that we show, and its key, as PEM.
+#[derive(Clone)]
+pub struct Identity {
+    /// The certificate.
+    pub certificate: String,
+    /// Its key.
+    pub key: String,
+}
+
+/// Keys are not for logs.
+impl fmt::Debug for Identity {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Identity").finish_non_exhaustive()
+    }
+}
+
+/// How TLS is spoken. An error reads as Go's.
+pub(super) fn config(
+    trust: &Trust,
+    identity: Option<&Identity>,
+    http2: bool,
+    registry: &Registry,
+) -> Result<ClientConfig, String> {
+    let provider = Arc::new(ring::default_provider());
+    let builder = ClientConfig::builder_with_details(provider.clone(), Arc::new(Time(registry.clone())))
+        .with_safe_default_protocol_versions()
+        .expect("ring has every default version");
+    let builder = match trust {
+        Trust::System => builder.with_root_certificates(system().clone()),
+        Trust::Bundle(pem) => builder.with_root_certificates(bundle(pem)?),
+        Trust::Anyone => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anyone(provider))),
+    };
+    let mut config = match identity {
+        None => builder.with_no_client_auth(),
+        Some(identity) => {
+            let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes())
+                .map_err(|error| format!("tls: failed to find any PEM data in key input: {error}"))?;
+            let chain = certificates(identity.certificate.as_bytes());
+            builder.with_client_auth_cert(chain, key).map_err(|error| error.to_string())?
+        }
+    };
+    config.alpn_protocols = match http2 {
+        true => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+        false => vec![b"http/1.1".to_vec()],
+    };
+    Ok(config)
+}
+
+/// Certificates of a bundle. Kubernetes: what is no certificate is passed over as long as something is one.
+fn bundle(pem: &[u8]) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(certificates(pem));
+    if roots.is_empty() {
+        return Err("unable to load root certificates: unable to parse bytes as PEM block".into());
+    }
+    Ok(roots)
+}
+
+fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
+    CertificateDer::pem_slice_iter(pem).filter_map(Result::ok).collect()
+}
+
+/// Whom this machine trusts. Reading that takes milliseconds, so it is done once, and only if it is needed.
+fn system() -> &'static RootCertStore {
+    static SYSTEM: OnceLock<RootCertStore> = OnceLock::new();
+    SYSTEM.get_or_init(|| {
+        let mut roots = RootCertStore::empty();
+        let found = rustls_native_certs::load_native_certs();
+        if found.certs.is_empty() {
+            tracing::warn!(errors = ?found.errors, "this machine trusts no certificate authority");
+        }
+        roots.add_parsable_certificates(found.certs);
+        roots
+    })
+}
+
+/// The time at which certificates must be good.
+struct Time(Registry);
+
+impl fmt::Debug for Time {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Time")
+    }
+}
+
+impl TimeProvider for Time {
+    fn current_time(&self) -> Option<UnixTime> {
+        let seconds = u64::try_from(self.0.now()).ok()?;
+        Some(UnixTime::since_unix_epoch(Duration::from_secs(seconds)))
+    }
+}
+
+/// `insecureSkipTLSVerify`.
+#[derive(Debug)]
+struct Anyone(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anyone {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
