@@ -11,7 +11,7 @@ use mizzen_object::Status;
 use mizzen_object::seam::uuid;
 use tokio::time::{Instant, timeout};
 
-use crate::answer::{self, Accept, Answer, Encoding, Form};
+use crate::answer::{self, Accept, Answer};
 use crate::authenticate::{Claim, authenticate};
 use crate::identity::User;
 use crate::metrics::Observed;
@@ -87,8 +87,7 @@ async fn pass(server: &Arc<Inner>, request: &Request) -> Result<Answer, Status> 
 
 /// The form of a Status: what was asked for if that can be, JSON otherwise.
 fn plain_accept(request: &Request) -> Accept {
-    let default = Accept { encoding: Encoding::Json, form: Form::Whole, pretty: false };
-    answer::negotiate(&request.headers, &request.query, false).map_or(default, Accept::whole)
+    answer::negotiate(&request.headers, &request.query, false).map_or(Accept::JSON, Accept::whole)
 }
 
 fn too_slow(request: &Request) -> Status {

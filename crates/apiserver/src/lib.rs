@@ -29,6 +29,10 @@ mod token;
 mod types;
 mod verbs;
 
+pub use admission::{
+    Admission, ConfigurationError, Level, LimitedResource, PluginError, Plugins, PodSecurity, Policy,
+    Standard, Version,
+};
 pub use answer::{Answer, Body};
 pub use identity::{MASTERS, User};
 pub use outgoing::Identity;

@@ -9,7 +9,7 @@ use mizzen_registry::Registry;
 use tokio::sync::watch;
 
 use crate::access::{Access, Attributes, Authorizer, Decision};
-use crate::admission::{Claims, Webhooks};
+use crate::admission::{self, Admission, Claims, Plugins, Webhooks};
 use crate::answer::Answer;
 use crate::authenticate::{Authentication, Claim, Peer};
 use crate::catalog::Catalog;
@@ -38,6 +38,10 @@ pub struct Options {
     pub authentication: Authentication,
     /// The certificate with which we ask aggregated API servers for others.
     pub front_proxy: Option<Identity>,
+    /// The admission plug-ins that are on.
+    pub plugins: Plugins,
+    /// What they are told.
+    pub admission: Admission,
 }
 
 impl Default for Options {
@@ -50,6 +54,8 @@ impl Default for Options {
             authorizers: Vec::new(),
             authentication: Authentication::default(),
             front_proxy: None,
+            plugins: Plugins::alone(),
+            admission: Admission::default(),
         }
     }
 }
@@ -133,6 +139,12 @@ impl Server {
     /// Whether somebody may do something, and why.
     pub async fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
         self.0.access.authorizers.authorize(attributes).await
+    }
+
+    /// Brings what follows from other objects in line with them: what was under way when the server stopped may
+    /// not have ended.
+    pub async fn repair(&self) {
+        admission::follow_all(&self.0).await;
     }
 
     /// The engine below.

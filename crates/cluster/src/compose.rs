@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use mizzen_apiserver::authenticate::{Authentication, StaticTokens};
 use mizzen_apiserver::listen::{Identify, listen};
-use mizzen_apiserver::{Options, Server};
+use mizzen_apiserver::{Admission, Options, PluginError, Plugins, Server};
+use mizzen_object::yaml;
 use mizzen_registry::Registry;
 use mizzen_store::{OpenError, Store};
 use tokio::net::TcpListener;
@@ -53,6 +54,17 @@ pub enum ComposeError {
     /// The data cannot be opened.
     #[error("{0}")]
     Store(#[from] OpenError),
+    /// Admission is not set up.
+    #[error(transparent)]
+    Plugin(#[from] PluginError),
+    /// What plug-ins are told makes no sense.
+    #[error("{file}: {why}")]
+    Configuration {
+        /// Where it is written.
+        file: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// There are no certificates.
     #[error(transparent)]
     Pki(#[from] PkiError),
@@ -72,18 +84,21 @@ pub enum ComposeError {
     Runtime(#[from] io::Error),
 }
 
-/// Serves until a signal says to stop.
-pub fn serve(args: &ServerArgs) -> Result<(), ComposeError> {
+/// Serves until a signal says to stop. `plugins` are the admission plug-ins that are on unless the arguments say
+/// otherwise.
+pub fn serve(args: &ServerArgs, plugins: Plugins) -> Result<(), ComposeError> {
     tracing_subscriber::fmt().with_writer(io::stderr).with_target(false).compact().init();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(STACK).build()?;
-    let outcome = runtime.block_on(run(args));
+    let outcome = runtime.block_on(run(args, plugins));
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome
 }
 
-async fn run(args: &ServerArgs) -> Result<(), ComposeError> {
+async fn run(args: &ServerArgs, plugins: Plugins) -> Result<(), ComposeError> {
     let started = Instant::now();
+    let plugins = args.plugins(plugins)?;
+    let admission = admission(args.admission_control_config_file.as_deref())?;
     let directory = args.directory();
     let listener = bind(args.bind_address, args.port).await?;
     let address = listener.local_addr()?;
@@ -103,6 +118,8 @@ async fn run(args: &ServerArgs) -> Result<(), ComposeError> {
         legacy_apis: args.legacy_apis,
         signer: Some(Arc::new(token_key)),
         authentication: authentication(args)?,
+        plugins,
+        admission,
         ..Options::default()
     };
     let server = Server::new(registry.clone(), options);
@@ -135,6 +152,18 @@ fn authentication(args: &ServerArgs) -> Result<Authentication, ComposeError> {
         None => StaticTokens::default(),
     };
     Ok(Authentication { tokens, bootstrap_tokens: args.enable_bootstrap_token_auth })
+}
+
+/// What admission plug-ins are told.
+fn admission(file: Option<&Path>) -> Result<Admission, ComposeError> {
+    let Some(file) = file else { return Ok(Admission::default()) };
+    let refuse = |why: String| ComposeError::Configuration { file: file.display().to_string(), why };
+    let text = std::fs::read(file).map_err(|error| refuse(error.to_string()))?;
+    let document = yaml::read(&text).map_err(|error| refuse(error.to_string()))?;
+    match document.complaint {
+        Some(complaint) => Err(refuse(complaint.to_string())),
+        None => Admission::read(&document.value).map_err(|error| refuse(error.to_string())),
+    }
 }
 
 async fn bind(address: IpAddr, port: u16) -> Result<TcpListener, ComposeError> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mizzen_object::Status;
-use mizzen_store::Record;
+use mizzen_store::{Expect, Record, Write};
 
 use crate::header::field_term;
 use crate::list::too_large;
@@ -28,6 +28,14 @@ impl Registry {
             return Err(too_large(wanted, self.store.revision()));
         }
         resource.record(key).ok_or_else(|| resource.not_found(&key.name))
+    }
+
+    /// The object, if it is there when every write that was under way is decided.
+    pub async fn get_settled(&self, resource: &Resource, key: &Key) -> Option<Object> {
+        // Writes are decided in the order in which they come; one that changes nothing comes after all others.
+        let check = Write::check(resource.space(), key.stored(), Expect::Any);
+        self.store.commit(vec![check]).await.ok()?;
+        resource.find(key).await.ok()?
     }
 
     /// Whether any object has this value in one of its kind's indexed fields.

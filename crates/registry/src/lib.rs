@@ -42,7 +42,7 @@ use std::sync::Arc;
 
 use mizzen_object::seam::{Clock, Random};
 use mizzen_object::time;
-pub use mizzen_store::{Record, Revision, Store};
+pub use mizzen_store::{Bounds, Options as StoreOptions, Record, Revision, Store};
 
 /// The engine. Cheap to clone.
 #[derive(Clone)]

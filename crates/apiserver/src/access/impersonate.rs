@@ -2,7 +2,11 @@
 //!
 //! Kubernetes has two ways of allowing it (endpoints/filters/impersonation). The old one asks for the verb
 //! `impersonate` on each part of the other user. The constrained ones ask for `impersonate:MODE` on each part and for
-//! `impersonate-on:MODE:VERB` on what is done then. They are tried first; the first refusal is the one that is told.
+//! `impersonate-on:MODE:VERB` on what is done then. They are tried first, except that the way in which a user last
+//! succeeded comes before all others; the first refusal is the one that is told.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 
 use http::HeaderMap;
 use mizzen_object::validate::names;
@@ -55,11 +59,14 @@ fn read(headers: &mut HeaderMap) -> Result<Option<User>, Status> {
 }
 
 async fn find(server: &Inner, request: &Request, wanted: &User) -> Result<User, Status> {
-    let mut refused = None;
-    for mode in Mode::ALL.iter().filter(|mode| mode.fits(&request.user, wanted)) {
-        let attempt = Attempt { server, request, mode };
+    let (mut refused, habits) = (None, &server.access.habits);
+    for mode in habits.order(&request.user).filter(|mode| mode.fits(&request.user, wanted)) {
+        let attempt = Attempt { server, request, mode: &mode };
         match attempt.check(wanted).await {
-            Ok(user) => return Ok(user),
+            Ok(user) => {
+                habits.remember(&request.user, mode);
+                return Ok(user);
+            }
             Err(status) => drop(refused.get_or_insert(status)),
         }
     }
@@ -115,6 +122,28 @@ impl Mode {
             Mode::UserInfo => node.is_none() && account.is_none(),
             Mode::Legacy => true,
         }
+    }
+}
+
+/// The way in which users last succeeded.
+#[derive(Default)]
+pub(crate) struct Habits(Mutex<HashMap<Str, Mode>>);
+
+/// How many users' ways are remembered.
+const MAX_HABITS: usize = 1024;
+
+impl Habits {
+    fn order(&self, user: &User) -> impl Iterator<Item = Mode> + use<> {
+        let usual = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&user.name).copied();
+        usual.into_iter().chain(Mode::ALL.into_iter().filter(move |mode| Some(*mode) != usual))
+    }
+
+    fn remember(&self, user: &User, mode: Mode) {
+        let mut habits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if habits.len() >= MAX_HABITS {
+            habits.clear();
+        }
+        habits.insert(user.name.clone(), mode);
     }
 }
 
@@ -337,6 +366,19 @@ mod tests {
         check_groups("jane", &[], &["system:authenticated"]);
         check_groups("jane", &["system:unauthenticated"], &["system:unauthenticated"]);
         check_groups("system:anonymous", &["a"], &["a", "system:unauthenticated"]);
+    }
+
+    #[test]
+    fn the_usual_way_comes_first_and_few_are_remembered() {
+        let (habits, jane) = (Habits::default(), User { name: "jane".into(), ..User::default() });
+        assert_eq!(habits.order(&jane).next(), Some(Mode::AssociatedNode));
+        habits.remember(&jane, Mode::Legacy);
+        let order: Vec<Mode> = habits.order(&jane).collect();
+        assert_eq!((order[0], order.len()), (Mode::Legacy, 5));
+        for n in 0..MAX_HABITS {
+            habits.remember(&User { name: n.to_string().into(), ..User::default() }, Mode::Legacy);
+        }
+        assert!(habits.0.lock().unwrap().len() <= MAX_HABITS);
     }
 
     #[test]

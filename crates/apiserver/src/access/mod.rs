@@ -20,6 +20,7 @@ use mizzen_registry::Future;
 
 use crate::catalog::Catalog;
 use crate::identity::User;
+use impersonate::Habits;
 use rbac::{Rbac, Rule, Sources};
 
 /// All that decides in a server.
@@ -27,6 +28,7 @@ pub(crate) struct Access {
     pub authorizers: Authorizers,
     /// Also asked by itself, for what somebody holds.
     pub rbac: Arc<Rbac>,
+    pub habits: Habits,
 }
 
 impl Access {
@@ -44,7 +46,7 @@ impl Access {
         }));
         let mut authorizers = first.to_vec();
         authorizers.push(rbac.clone());
-        Access { authorizers: Authorizers::new(authorizers), rbac }
+        Access { authorizers: Authorizers::new(authorizers), rbac, habits: Habits::default() }
     }
 }
 

@@ -4,47 +4,55 @@ use std::collections::{BTreeMap, HashSet};
 
 use mizzen_object::quantity::Quantity;
 use mizzen_object::{Status, Value};
-use mizzen_registry::{ListOptions, Selection};
 
-use super::{Write, forbidden};
-use crate::verbs::Call;
+use super::Attributes;
+use super::amounts::{Amounts, amounts, pod_total};
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
 /// Fills in what the containers of a new pod do not ask for.
-pub(super) fn admit(write: &Write, pod: &mut Value) -> Result<(), Status> {
-    if write.old.is_some() {
+pub(super) fn admit(attributes: &Attributes, pod: &mut Value) -> Result<(), Status> {
+    if !attributes.is_main("", "pods") || !attributes.is_create() {
         return Ok(());
     }
-    for range in ranges(write.call)? {
+    for range in ranges(attributes)? {
         fill(&range, pod);
     }
     Ok(())
 }
 
 /// Whether a pod or claim asks for as much as it may.
-pub(super) fn check(call: &Call, object: &Value) -> Result<(), Status> {
-    let limits: fn(&Value, &Value, &mut Problems) = match call.resource.kind().gvk.kind.as_str() {
-        "Pod" => check_pod,
-        _ => check_claim,
-    };
-    for range in ranges(call)? {
+pub(super) fn check(attributes: &Attributes, object: &Value) -> Result<(), Status> {
+    let Some(limits) = limits_of(attributes) else { return Ok(()) };
+    for range in ranges(attributes)? {
         let mut problems = Problems::default();
         for limit in range["spec"]["limits"].list() {
             limits(limit, object, &mut problems);
         }
         if let Some(why) = problems.into_sentence() {
-            return Err(forbidden(call, object, &why));
+            return Err(attributes.forbidden(object, &why));
         }
     }
     Ok(())
 }
 
-fn ranges(call: &Call) -> Result<Vec<Value>, Status> {
-    let ranges = call.server.catalog.get("", "v1", "limitranges").ok_or_else(Status::no_such_resource)?;
-    let selection = Selection { namespace: call.path.namespace.clone(), ..Selection::default() };
-    let found = call.server.registry.list(&ranges, &ListOptions { selection, ..ListOptions::default() })?;
-    Ok(found.items.iter().map(|range| range.value()).collect())
+/// How one limit is applied to what is written; none if ranges have no say in it.
+fn limits_of(attributes: &Attributes) -> Option<fn(&Value, &Value, &mut Problems)> {
+    if attributes.is("", "pods") {
+        let asked = match (attributes.subresource(), attributes.old) {
+            ("", None) => true,
+            ("resize", Some(old)) => old["metadata"]["deletionTimestamp"].is_null(),
+            _ => false,
+        };
+        return asked.then_some(check_pod);
+    }
+    let is_staying = |old: &Value| old["metadata"]["deletionTimestamp"].is_null();
+    let asked = attributes.is_main("", "persistentvolumeclaims") && attributes.old.is_none_or(is_staying);
+    asked.then_some(check_claim)
+}
+
+fn ranges(attributes: &Attributes) -> Result<Vec<Value>, Status> {
+    attributes.all("", "limitranges", attributes.namespace())
 }
 
 fn fill(range: &Value, pod: &mut Value) {
@@ -77,13 +85,6 @@ fn fill_container(range: &Value, container: &mut Value, title: &str, filled: &mu
     }
 }
 
-/// Amounts by the name of what they are of.
-type Amounts = BTreeMap<String, Quantity>;
-
-fn amounts(list: &Value) -> Amounts {
-    list.entries().map(|(name, amount)| (name.to_string(), Quantity::of(amount.str()))).collect()
-}
-
 fn check_pod(limit: &Value, pod: &Value, problems: &mut Problems) {
     let spec = &pod["spec"];
     match limit["type"].str() {
@@ -97,48 +98,15 @@ fn check_pod(limit: &Value, pod: &Value, problems: &mut Problems) {
                 asked.check(limit, problems);
             }
         }
-        "Pod" => Asked { requests: pod_total(spec, "requests"), limits: pod_total(spec, "limits") }
-            .check(limit, problems),
+        "Pod" => {
+            Asked { requests: total(spec, "requests"), limits: total(spec, "limits") }.check(limit, problems)
+        }
         _ => {}
     }
 }
 
-/// What all containers of a pod ask for together: those that run side by side add up, those that run one after
-/// the other need as much as the largest.
-fn pod_total(spec: &Value, field: &str) -> Amounts {
-    let (mut total, mut beside, mut peak) = (Amounts::new(), Amounts::new(), Amounts::new());
-    for container in spec["containers"].list() {
-        add(&mut total, &amounts(&container["resources"][field]));
-    }
-    for container in spec["initContainers"].list() {
-        let mut needed = amounts(&container["resources"][field]);
-        if container["restartPolicy"].str() == "Always" {
-            add(&mut total, &needed);
-            add(&mut beside, &needed);
-            needed = beside.clone();
-        } else {
-            add(&mut needed, &beside);
-        }
-        raise(&mut peak, &needed);
-    }
-    raise(&mut total, &peak);
-    let whole = amounts(&spec["resources"][field]);
-    total.extend(whole.into_iter().filter(|(name, _)| matches!(name.as_str(), "cpu" | "memory")));
-    total
-}
-
-fn add(total: &mut Amounts, more: &Amounts) {
-    for (name, amount) in more {
-        let sum = total.get(name).map_or(*amount, |found| found.add(amount));
-        total.insert(name.clone(), sum);
-    }
-}
-
-fn raise(total: &mut Amounts, other: &Amounts) {
-    for (name, amount) in other {
-        let most = total.get(name).map_or(*amount, |found| (*found).max(*amount));
-        total.insert(name.clone(), most);
-    }
+fn total(spec: &Value, field: &str) -> Amounts {
+    pod_total(spec, field, |container| amounts(&container["resources"][field]))
 }
 
 fn check_claim(limit: &Value, claim: &Value, problems: &mut Problems) {

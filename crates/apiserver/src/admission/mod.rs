@@ -1,28 +1,50 @@
 //! What the server does to every write besides its kind's own rules: it fills in what only it knows, takes
 //! what must be had only once, and refuses what the cluster's state forbids.
 //!
-//! The order of the plug-ins is the order in [`admit`], and for those that have the last word the order in
-//! [`Checks`]; it is nowhere else.
+//! Each plug-in has a file or folder; which there are and in which order they have their say is the table in
+//! [`plugins`](mod@plugins) and nowhere else. A write passes all that mutate in [`admit`], then its kind's
+//! validation, then all that validate in [`Checks`].
 
+mod amounts;
+mod certificate;
+mod configuration;
+mod default_class;
 mod limits;
 mod namespace;
-mod pod;
+mod owners;
+mod plugins;
+mod pod_resize;
+mod pod_security;
+mod priority;
 mod protection;
+mod quota;
 mod runtime_class;
 mod service;
+mod service_account;
+mod taint;
+mod toleration;
+mod topology;
+mod volume_resize;
 mod webhook;
 
-pub(crate) use service::{Claim, Claims};
+pub use configuration::{Admission, ConfigurationError};
+pub(crate) use owners::{Dedupe, dedupe_owners};
+pub use plugins::{PluginError, Plugins};
+pub use pod_security::{Level, PodSecurity, Policy, Standard, Version};
+pub use quota::LimitedResource;
+pub(crate) use service::{Claim, Claims, follow_all};
 pub(crate) use webhook::Webhooks;
 
 use mizzen_object::schema::Struct;
-use mizzen_object::{GroupVersionKind, Status, Value};
-use mizzen_registry::{Future, Gate, Resource};
+use mizzen_object::{GroupResource, GroupVersionKind, Status, Value};
+use mizzen_registry::{Future, Gate, Key, ListOptions, Selection};
 
-use crate::access::escalation;
+use crate::access::{self, escalation};
 use crate::definitions;
-use crate::request::ResourcePath;
 use crate::verbs::Call;
+use owners::Managers;
+use plugins::{Mutate, Validate};
+use quota::Charges;
 
 /// A write on its way to the registry.
 pub(crate) struct Write<'a> {
@@ -34,62 +56,81 @@ pub(crate) struct Write<'a> {
 }
 
 /// Changes `object` as the server must, or refuses it.
-pub(crate) async fn admit(mut write: Write<'_>, object: &mut Value) -> Result<(), Status> {
-    let (mut rounds, call, old) = (webhook::Rounds::default(), write.call, write.old);
+pub(crate) async fn admit(write: Write<'_>, object: &mut Value) -> Result<(), Status> {
+    let Write { call, old, claim } = write;
+    definitions::admit(call, old, object)?;
+    let attributes = Attributes { call, old, charges: None };
+    let mut rounds = webhook::Rounds::default();
     loop {
-        plug_in(&mut write, object)?;
-        if !rounds.mutate(&webhook::Attributes::asked(call, old), Some(object)).await? {
-            return escalation::check(call, old, object).await;
+        mutate(&attributes, object).await?;
+        if !ask_webhooks(&mut rounds, &attributes, object).await? {
+            break;
         }
     }
-}
-
-fn plug_in(write: &mut Write<'_>, object: &mut Value) -> Result<(), Status> {
-    definitions::admit(write, object)?;
-    namespace::admit(write, object)?;
-    let kind = write.call.resource.kind();
-    match (kind.gvk.group.as_str(), kind.gvk.kind.as_str()) {
-        ("", "Pod") => {
-            limits::admit(write, object)?;
-            pod::admit(write, object)?;
-            runtime_class::admit(write, object)
-        }
-        ("", "Service") => service::admit(write, object),
-        ("storage.k8s.io", "VolumeAttributesClass") => {
-            protection::admit(write, object);
-            Ok(())
-        }
-        _ => Ok(()),
+    dedupe_owners(call, object, Dedupe::AfterAdmission);
+    if attributes.is_main("", "services") {
+        service::allocate(call, old, claim, object)?;
     }
+    escalation::check(call, old, object).await
 }
 
-/// Refuses what is made below an object, such as an eviction, where its namespace does not allow it.
-pub(crate) fn admit_below(call: &Call, object: &Value) -> Result<(), Status> {
-    let mut claim = call.server.claims.claim();
-    namespace::admit(&Write { call, old: None, claim: &mut claim }, object)
+/// Lets webhooks change an object; whether everybody else must look at it again.
+async fn ask_webhooks(
+    rounds: &mut webhook::Rounds,
+    attributes: &Attributes<'_>,
+    object: &mut Value,
+) -> Result<bool, Status> {
+    let Attributes { call, old, .. } = *attributes;
+    if !call.server.options.plugins.has(plugins::MUTATING_WEBHOOK) {
+        return Ok(false);
+    }
+    let managers = Managers::of(object);
+    let again = rounds.mutate(&webhook::Attributes::asked(call, old), Some(object)).await?;
+    managers.restore(object, call.notes);
+    Ok(again)
+}
+
+/// The same for what is made below an object, such as an eviction.
+pub(crate) async fn admit_below(call: &Call<'_>, object: &mut Value) -> Result<(), Status> {
+    mutate(&Attributes { call, old: None, charges: None }, object).await
+}
+
+async fn mutate(attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
+    for plugin in attributes.call.server.options.plugins.iter() {
+        match plugin.mutate {
+            Mutate::Nothing => {}
+            Mutate::Now(mutate) => mutate(attributes, object)?,
+            Mutate::Later { concerns, .. } if !concerns(attributes) => {}
+            Mutate::Later { mutate, .. } => {
+                let managers = Managers::of(object);
+                mutate(attributes, object).await?;
+                managers.restore(object, attributes.call.notes);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Lets an object be deleted, or refuses.
-pub(crate) fn on_delete(resource: &Resource, path: &ResourcePath) -> Result<(), Status> {
-    namespace::on_delete(resource, path)?;
-    protection::on_delete(resource, path)
+pub(crate) fn on_delete(call: &Call) -> Result<(), Status> {
+    if call.server.options.plugins.has(plugins::NAMESPACE_LIFECYCLE) {
+        namespace::on_delete(call.resource, call.path)?;
+    }
+    priority::on_delete(call.resource, call.path)
 }
 
 /// The last word on what a write has come to.
-pub(crate) struct Checks<'a>(pub &'a Call<'a>);
+///
+/// Invariant: whoever passes this to the registry tells [`Checks::settle`] what came of it.
+pub(crate) struct Checks<'a> {
+    call: &'a Call<'a>,
+    charges: Charges,
+    addresses: service::Addresses,
+}
 
 impl Gate for Checks<'_> {
     fn check<'a>(&'a self, new: Option<&'a Value>, old: Option<&'a Value>) -> Future<'a, Result<(), Status>> {
-        Box::pin(async move {
-            if let Some(new) = new {
-                check(self.0, new, old)?;
-            }
-            let attributes = webhook::Attributes::judged(self.0, new, old);
-            if new.is_none() {
-                webhook::Rounds::default().mutate(&attributes, None).await?;
-            }
-            webhook::validate(&attributes).await
-        })
+        Box::pin(self.all(new, old))
     }
 }
 
@@ -101,6 +142,9 @@ pub(crate) async fn admit_other(
     object: &mut Value,
     old: Option<&Value>,
 ) -> Result<(), Status> {
+    if !call.server.options.plugins.has(plugins::MUTATING_WEBHOOK) {
+        return Ok(());
+    }
     let attributes = webhook::Attributes::other(call, kind, root, old);
     let mut rounds = webhook::Rounds::default();
     while rounds.mutate(&attributes, Some(object)).await? {}
@@ -115,26 +159,139 @@ pub(crate) async fn check_other(
     object: &Value,
     old: Option<&Value>,
 ) -> Result<(), Status> {
+    if !call.server.options.plugins.has(plugins::VALIDATING_WEBHOOK) {
+        return Ok(());
+    }
     webhook::validate(&webhook::Attributes::other(call, kind, root, old).with(object)).await
 }
 
-fn check(call: &Call, new: &Value, old: Option<&Value>) -> Result<(), Status> {
-    let kind = call.resource.kind();
-    match (kind.gvk.kind.as_str(), call.path.subresource.as_str(), old) {
-        _ if !kind.gvk.group.is_empty() => Ok(()),
-        (_, _, Some(old)) if !old["metadata"]["deletionTimestamp"].is_null() => Ok(()),
-        ("Pod", "", None) => {
-            limits::check(call, new)?;
-            runtime_class::check(call, new)
+/// Lets webhooks refuse an object.
+fn check_with_webhooks<'a>(attributes: &'a Attributes<'a>, new: &'a Value) -> Future<'a, Result<(), Status>> {
+    Box::pin(async move {
+        let judged = webhook::Attributes::judged(attributes.call, Some(new), attributes.old);
+        webhook::validate(&judged).await
+    })
+}
+
+impl<'a> Checks<'a> {
+    /// For the writes of one request.
+    pub fn new(call: &'a Call<'a>) -> Checks<'a> {
+        Checks { call, charges: Charges::default(), addresses: service::Addresses::default() }
+    }
+
+    async fn all(&self, new: Option<&Value>, old: Option<&Value>) -> Result<(), Status> {
+        // What an earlier attempt took may not be what this one needs.
+        self.charges.give_back().await;
+        let attributes = Attributes { call: self.call, old, charges: Some(&self.charges) };
+        if attributes.is("", "services") {
+            self.addresses.note(new, old);
         }
-        ("Pod", "resize", Some(_)) | ("PersistentVolumeClaim", "", _) => limits::check(call, new),
-        _ => Ok(()),
+        let Some(new) = new else { return self.deletion(old).await };
+        for plugin in self.call.server.options.plugins.iter() {
+            match plugin.validate {
+                Validate::Nothing => {}
+                Validate::Now(validate) => validate(&attributes, new)?,
+                Validate::Later { concerns, .. } if !concerns(&attributes) => {}
+                Validate::Later { validate, .. } => validate(&attributes, new).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets webhooks refuse that an object goes; there is nothing that they could change.
+    async fn deletion(&self, old: Option<&Value>) -> Result<(), Status> {
+        let attributes = webhook::Attributes::judged(self.call, None, old);
+        let plugins = &self.call.server.options.plugins;
+        if plugins.has(plugins::MUTATING_WEBHOOK) {
+            webhook::Rounds::default().mutate(&attributes, None).await?;
+        }
+        match plugins.has(plugins::VALIDATING_WEBHOOK) {
+            true => webhook::validate(&attributes).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Keeps what was taken for the write if it is stored, and gives it back if it is not.
+    pub async fn settle<T>(&self, outcome: Result<T, Status>) -> Result<T, Status> {
+        match &outcome {
+            Ok(_) => self.charges.settle(),
+            Err(_) => self.charges.give_back().await,
+        }
+        self.addresses.follow(self.call).await;
+        outcome
     }
 }
 
-/// 403: the cluster's state forbids it.
-fn forbidden(call: &Call, object: &Value, why: &str) -> Status {
-    let metadata = &object["metadata"];
-    let name = if metadata["name"].is_empty() { &metadata["generateName"] } else { &metadata["name"] };
-    Status::forbidden(&call.resource.kind().resource(), name.str(), why)
+/// What a plug-in is asked about, besides the object itself.
+pub(crate) struct Attributes<'a> {
+    pub call: &'a Call<'a>,
+    /// The object as stored, none if it is being made.
+    pub old: Option<&'a Value>,
+    /// What the write has taken from quotas, for those who have the last word.
+    charges: Option<&'a Charges>,
+}
+
+impl Attributes<'_> {
+    /// Whether the write is about this resource. Every plug-in asks this first: most writes are of no concern
+    /// to it.
+    fn is(&self, group: &str, plural: &str) -> bool {
+        let kind = self.call.resource.kind();
+        kind.plural == plural && kind.gvk.group == group
+    }
+
+    /// Whether the write is about an object of this resource, not something below it.
+    fn is_main(&self, group: &str, plural: &str) -> bool {
+        self.subresource().is_empty() && self.is(group, plural)
+    }
+
+    fn is_create(&self) -> bool {
+        self.old.is_none()
+    }
+
+    fn is_dry_run(&self) -> bool {
+        self.call.request.query.get("dryRun").is_some()
+    }
+
+    fn subresource(&self) -> &str {
+        &self.call.path.subresource
+    }
+
+    fn namespace(&self) -> &str {
+        &self.call.path.namespace
+    }
+
+    fn resource(&self) -> GroupResource {
+        self.call.resource.kind().resource()
+    }
+
+    /// Whether whoever writes may do something else, too.
+    async fn may(&self, verb: &str, resource: access::Resource<'_>) -> bool {
+        let Call { server, request, .. } = self.call;
+        let target = access::Target::Resource(resource);
+        let asked = access::Attributes { user: &request.user, verb, target };
+        server.access.authorizers.authorize(&asked).await.is_allowed()
+    }
+
+    /// 403: the cluster's state forbids it.
+    fn forbidden(&self, object: &Value, why: &str) -> Status {
+        let metadata = &object["metadata"];
+        let name = if metadata["name"].is_empty() { &metadata["generateName"] } else { &metadata["name"] };
+        Status::forbidden(&self.resource(), name.str(), why)
+    }
+
+    /// An object that a plug-in wants to know about; none if it is not there.
+    fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {
+        let resource = self.call.server.catalog.get(group, "v1", plural)?;
+        let found = self.call.server.registry.get(&resource, &Key::new(namespace, name), "").ok()?;
+        Some(found.value())
+    }
+
+    /// All objects of a resource in a namespace, or everywhere if that is empty.
+    fn all(&self, group: &str, plural: &str, namespace: &str) -> Result<Vec<Value>, Status> {
+        let server = self.call.server;
+        let resource = server.catalog.get(group, "v1", plural).ok_or_else(Status::no_such_resource)?;
+        let selection = Selection { namespace: namespace.into(), ..Selection::default() };
+        let found = server.registry.list(&resource, &ListOptions { selection, ..ListOptions::default() })?;
+        Ok(found.items.iter().map(|object| object.value()).collect())
+    }
 }

@@ -4,15 +4,16 @@
 use mizzen_object::{Cause, Status, Value};
 use mizzen_registry::{Key, Resource};
 
-use super::Write;
+use super::Attributes;
 use crate::request::ResourcePath;
 
 /// The namespaces that cannot be deleted.
 const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
 
-pub(super) fn admit(write: &Write, object: &Value) -> Result<(), Status> {
-    let (server, path) = (write.call.server, write.call.path);
-    if write.old.is_some() || path.namespace.is_empty() {
+/// Refuses to make anything where nothing may be made.
+pub(super) fn admit(attributes: &Attributes, object: &mut Value) -> Result<(), Status> {
+    let (server, path) = (attributes.call.server, attributes.call.path);
+    if !attributes.is_create() || path.namespace.is_empty() {
         return Ok(());
     }
     let namespaces = server.catalog.get("", "v1", "namespaces").ok_or_else(Status::no_such_resource)?;
@@ -20,12 +21,13 @@ pub(super) fn admit(write: &Write, object: &Value) -> Result<(), Status> {
     if namespace["status"]["phase"].str() != "Terminating" {
         return Ok(());
     }
-    Err(terminating(write.call.resource, &path.namespace, object["metadata"]["name"].str()))
+    Err(terminating(attributes, object))
 }
 
-fn terminating(resource: &Resource, namespace: &str, name: &str) -> Status {
+fn terminating(attributes: &Attributes, object: &Value) -> Status {
+    let namespace = attributes.namespace();
     let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
-    let mut status = Status::forbidden(&resource.kind().resource(), name, &why);
+    let mut status = attributes.forbidden(object, &why);
     if let Some(details) = &mut status.details {
         details.causes.push(Cause {
             reason: "NamespaceTerminating".into(),

@@ -1,34 +1,23 @@
-//! What is in use, or what the system needs, does not simply go.
+//! Storage that is in use does not simply go.
 
 use mizzen_object::{Status, Value};
-use mizzen_registry::Resource;
 
-use super::Write;
-use crate::request::ResourcePath;
+use super::Attributes;
 
-/// Keeps a class of volumes as long as volumes are of it. Claims and volumes get theirs from their kinds.
-const CLASS: &str = "kubernetes.io/vac-protection";
-/// The classes that the system's own pods are of.
-const SYSTEM_PRIORITIES: [&str; 2] = ["system-node-critical", "system-cluster-critical"];
+/// What is held, and by which finalizer; a controller takes it off when the object may go.
+const HELD: [(&str, &str, &str); 3] = [
+    ("", "persistentvolumes", "kubernetes.io/pv-protection"),
+    ("", "persistentvolumeclaims", "kubernetes.io/pvc-protection"),
+    ("storage.k8s.io", "volumeattributesclasses", "kubernetes.io/vac-protection"),
+];
 
-/// Holds a new VolumeAttributesClass.
-pub(super) fn admit(write: &Write, class: &mut Value) {
-    if write.old.is_some() {
-        return;
-    }
-    let finalizers = class.entry("metadata").entry("finalizers").make_list();
-    if !finalizers.iter().any(|finalizer| finalizer.str() == CLASS) {
-        finalizers.push(CLASS.into());
-    }
-}
-
-/// Lets an object be deleted, or refuses.
-pub(super) fn on_delete(resource: &Resource, path: &ResourcePath) -> Result<(), Status> {
-    let kind = resource.kind();
-    let is_class = kind.gvk.group == "scheduling.k8s.io" && kind.gvk.kind == "PriorityClass";
-    if is_class && SYSTEM_PRIORITIES.contains(&path.name.as_str()) {
-        let why = "this is a system priority class and cannot be deleted";
-        return Err(Status::forbidden(&kind.resource(), &path.name, why));
+/// Holds a new volume, claim or class of volumes.
+pub(super) fn admit(attributes: &Attributes, object: &mut Value) -> Result<(), Status> {
+    let held = HELD.iter().find(|(group, plural, _)| attributes.is_main(group, plural));
+    let Some((_, _, finalizer)) = held.filter(|_| attributes.is_create()) else { return Ok(()) };
+    let finalizers = object.entry("metadata").entry("finalizers").make_list();
+    if !finalizers.iter().any(|known| known.str() == *finalizer) {
+        finalizers.push((*finalizer).into());
     }
     Ok(())
 }

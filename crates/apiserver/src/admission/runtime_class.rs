@@ -1,48 +1,43 @@
 //! What a pod gets from its RuntimeClass: what the runtime costs, and where it is found.
 
 use mizzen_object::{Status, Value};
-use mizzen_registry::Key;
 
-use super::{Write, forbidden};
-use crate::verbs::Call;
+use super::Attributes;
 
 const DIFFERENT: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
 
 /// Gives a new pod what its class says.
-pub(super) fn admit(write: &Write, pod: &mut Value) -> Result<(), Status> {
-    if write.old.is_some() {
+pub(super) fn admit(attributes: &Attributes, pod: &mut Value) -> Result<(), Status> {
+    if !attributes.is_main("", "pods") || !attributes.is_create() {
         return Ok(());
     }
-    let Some(class) = class(write.call, pod)? else { return Ok(()) };
+    let Some(class) = class(attributes, pod)? else { return Ok(()) };
     let outcome = set_overhead(&class, pod).and_then(|()| set_scheduling(&class["scheduling"], pod));
-    outcome.map_err(|why| forbidden(write.call, pod, &why))
+    outcome.map_err(|why| attributes.forbidden(pod, &why))
 }
 
 /// Whether a new pod costs what its class says.
-pub(super) fn check(call: &Call, pod: &Value) -> Result<(), Status> {
-    let class = class(call, pod)?.unwrap_or_default();
-    let (wanted, found) = (&class["overhead"], &pod["spec"]["overhead"]);
-    if wanted.is_null() {
-        if found.is_empty() {
-            return Ok(());
-        }
-        let why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
-        return Err(forbidden(call, pod, why));
+pub(super) fn check(attributes: &Attributes, pod: &Value) -> Result<(), Status> {
+    if !attributes.is_main("", "pods") || !attributes.is_create() {
+        return Ok(());
     }
-    if same_overhead(wanted, found) { Ok(()) } else { Err(forbidden(call, pod, DIFFERENT)) }
+    let class = class(attributes, pod)?.unwrap_or_default();
+    let (wanted, found) = (&class["overhead"], &pod["spec"]["overhead"]);
+    let why = match wanted.is_null() {
+        true if found.is_empty() => return Ok(()),
+        true => "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead",
+        false if same_overhead(wanted, found) => return Ok(()),
+        false => DIFFERENT,
+    };
+    Err(attributes.forbidden(pod, why))
 }
 
-fn class(call: &Call, pod: &Value) -> Result<Option<Value>, Status> {
+fn class(attributes: &Attributes, pod: &Value) -> Result<Option<Value>, Status> {
     let Some(name) = pod["spec"]["runtimeClassName"].as_str() else { return Ok(None) };
-    let classes = call
-        .server
-        .catalog
-        .get("node.k8s.io", "v1", "runtimeclasses")
-        .ok_or_else(Status::no_such_resource)?;
-    match call.server.registry.get(&classes, &Key::new("", name), "") {
-        Ok(class) => Ok(Some(class.value())),
-        Err(_) => Err(forbidden(call, pod, &format!("pod rejected: RuntimeClass \"{name}\" not found"))),
-    }
+    let found = attributes.find("node.k8s.io", "runtimeclasses", "", name);
+    found
+        .map(Some)
+        .ok_or_else(|| attributes.forbidden(pod, &format!("pod rejected: RuntimeClass \"{name}\" not found")))
 }
 
 fn same_overhead(wanted: &Value, found: &Value) -> bool {

@@ -43,6 +43,9 @@ pub(crate) struct Accept {
 }
 
 impl Accept {
+    /// What the server wants of itself.
+    pub const JSON: Accept = Accept { encoding: Encoding::Json, form: Form::Whole, pretty: false };
+
     /// The same without a transformation, for what cannot be transformed.
     pub fn whole(self) -> Accept {
         Accept { form: Form::Whole, ..self }

@@ -27,8 +27,8 @@ use mizzen_object::{Kind, Status, Value};
 use mizzen_registry::{Registry, Revision, Store};
 use tokio::sync::watch;
 
-use crate::admission::Write;
 use crate::outgoing::Client;
+use crate::verbs::Call;
 
 /// What making kinds takes.
 pub(crate) struct Means {
@@ -82,9 +82,9 @@ pub(crate) fn defines(kind: &Kind) -> bool {
 }
 
 /// Nothing is made of a kind whose definition is going.
-pub(crate) fn admit(write: &Write, object: &Value) -> Result<(), Status> {
-    let (resource, catalog) = (write.call.resource, &write.call.server.catalog);
-    if write.old.is_some() || !resource.is_custom() {
+pub(crate) fn admit(call: &Call, old: Option<&Value>, object: &Value) -> Result<(), Status> {
+    let (resource, catalog) = (call.resource, &call.server.catalog);
+    if old.is_some() || !resource.is_custom() {
         return Ok(());
     }
     let kind = resource.kind().resource();

@@ -24,10 +24,10 @@ pub(crate) async fn apply(call: &Call<'_>, action: Action) -> Result<Answer, Sta
     };
     let mut change = Applied { call, config, claim: server.claims.claim() };
     let mut warnings = Vec::new();
-    let updated = server
-        .registry
-        .update(resource, &call.key(), &mut change, &update, &admission::Checks(call), &mut warnings)
-        .await;
+    let checks = admission::Checks::new(call);
+    let updated =
+        server.registry.update(resource, &call.key(), &mut change, &update, &checks, &mut warnings).await;
+    let updated = checks.settle(updated).await;
     let answer =
         updated.and_then(|updated| call.object(&updated.object, if updated.created { 201 } else { 200 }));
     finish(call, answer, &warnings)

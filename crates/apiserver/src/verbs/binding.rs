@@ -16,6 +16,7 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     let intake = intake::object(&server.catalog, bindings.kind(), request, options.strictness)?;
     let mut binding = intake.value;
     set_namespace(path, binding.entry("metadata"))?;
+    admission::admit_below(call, &mut binding).await?;
     let kind = bindings.kind();
     admission::admit_other(call, &kind.gvk, &kind.root, &mut binding, None).await?;
     check(&path.name, &binding)?;

@@ -14,6 +14,7 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     let mut intake = intake::object(&server.catalog, resource.kind(), request, options.strictness)?;
     set_namespace(path, intake.value.entry("metadata"))?;
     wipe(intake.value.entry("metadata"));
+    admission::dedupe_owners(call, &mut intake.value, admission::Dedupe::AsSent);
     Owning::new(call).update(None, &mut intake.value);
     let mut claim = server.claims.claim();
     admission::admit(admission::Write { call, old: None, claim: &mut claim }, &mut intake.value).await?;
@@ -21,10 +22,12 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     let create =
         CreateOptions { user: request.user.who(), dry_run: options.dry_run, ..CreateOptions::default() };
     let draft = intake.value;
+    let checks = admission::Checks::new(call);
     let created = server
         .registry
-        .create(resource, &path.namespace, draft, &create, &admission::Checks(call), &mut intake.warnings)
+        .create(resource, &path.namespace, draft, &create, &checks, &mut intake.warnings)
         .await;
+    let created = checks.settle(created).await;
     finish(call, created.and_then(|object| call.object(&object, 201)), &intake.warnings)
 }
 

@@ -8,10 +8,12 @@ use crate::answer::{self, Answer};
 use crate::{admission, options};
 
 pub(crate) async fn delete(call: &Call<'_>) -> Result<Answer, Status> {
-    let Call { server, request, path, resource, .. } = call;
+    let Call { server, request, resource, .. } = call;
     let options = options::delete_options(server, request, false)?;
-    admission::on_delete(resource, path)?;
-    let deleted = server.registry.delete(resource, &call.key(), &options, &admission::Checks(call)).await?;
+    admission::on_delete(call)?;
+    let checks = admission::Checks::new(call);
+    let deleted = server.registry.delete(resource, &call.key(), &options, &checks).await;
+    let deleted = checks.settle(deleted).await?;
     warn_of_orphans(call, &options);
     show(call, &deleted, code(&deleted, &options))
 }
@@ -59,8 +61,9 @@ pub(crate) async fn delete_collection(call: &Call<'_>) -> Result<Answer, Status>
     let Call { server, request, path, resource, .. } = call;
     let list = options::list_options(resource.kind(), &path.namespace, &request.query)?;
     let options = options::delete_options(server, request, true)?;
-    let deleted =
-        server.registry.delete_collection(resource, &list, &options, &admission::Checks(call)).await?;
+    let checks = admission::Checks::new(call);
+    let deleted = server.registry.delete_collection(resource, &list, &options, &checks).await;
+    let deleted = checks.settle(deleted).await?;
     warn_of_orphans(call, &options);
     let now = server.registry.now();
     Ok(answer::list(&server.types, resource, &deleted, call.accept, request.query.text("includeObject"), now))

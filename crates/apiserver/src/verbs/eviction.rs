@@ -31,7 +31,7 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     let intake = read(call, options.strictness)?;
     let mut eviction = intake.value;
     set_namespace(call.path, eviction.entry("metadata"))?;
-    admission::admit_below(call, &eviction)?;
+    admission::admit_below(call, &mut eviction).await?;
     let (gvk, root) = (eviction_kind("v1"), &call.server.types.eviction);
     admission::admit_other(call, &gvk, root, &mut eviction, None).await?;
     check(call, &eviction)?;

@@ -26,7 +26,7 @@ use mizzen_object::{Action, Status, Value};
 use mizzen_registry::{Key, Object, Resource};
 use tokio::time::Instant;
 
-use crate::answer::{self, Accept, Answer, Offer, negotiate, negotiate_among};
+use crate::answer::{self, Accept, Answer, Offer, negotiate_among};
 use crate::catalog::Nowhere;
 use crate::definitions;
 use crate::notes::Notes;
@@ -112,10 +112,8 @@ pub(crate) async fn put_status(
         ..ResourcePath::default()
     };
     let request = Request { body, ..Request::of_server(Method::PUT, path.clone()) };
-    let accept = negotiate(&request.headers, &request.query, false)?;
     let notes = Notes::default();
-    let until = Instant::now() + PATIENCE;
-    let call = Call { server, request: &request, path: &path, resource, accept, notes: &notes, until };
+    let call = Call::of_server(server, &request, &path, resource, &notes);
     let answer = update::update(&call, Action::Status).await?;
     match answer.status().as_u16() {
         200 => Ok(()),
@@ -164,6 +162,20 @@ fn allowed(resource: &Resource, path: &ResourcePath, request: &Request, verb: &s
         return Ok(());
     }
     Err(Status::method_not_allowed("the server does not allow this method on the requested resource"))
+}
+
+impl<'a> Call<'a> {
+    /// A request that the server itself makes.
+    pub fn of_server(
+        server: &'a Arc<Inner>,
+        request: &'a Request,
+        path: &'a ResourcePath,
+        resource: &'a Resource,
+        notes: &'a Notes,
+    ) -> Call<'a> {
+        let until = Instant::now() + PATIENCE;
+        Call { server, request, path, resource, accept: Accept::JSON, notes, until }
+    }
 }
 
 impl Call<'_> {

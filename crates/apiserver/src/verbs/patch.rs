@@ -43,10 +43,10 @@ pub(crate) async fn patch(call: &Call<'_>, action: Action) -> Result<Answer, Sta
         claim: server.claims.claim(),
     };
     let mut warnings = Vec::new();
-    let updated = server
-        .registry
-        .update(resource, &call.key(), &mut change, &update, &admission::Checks(call), &mut warnings)
-        .await;
+    let checks = admission::Checks::new(call);
+    let updated =
+        server.registry.update(resource, &call.key(), &mut change, &update, &checks, &mut warnings).await;
+    let updated = checks.settle(updated).await;
     let mut all = change.warnings;
     all.append(&mut warnings);
     finish(call, updated.and_then(|updated| call.object(&updated.object, 200)), &all)

@@ -29,7 +29,7 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     let mut token = intake.value;
     mizzen_kinds::behaviour(&gvk).default(&mut token);
     set_namespace(path, token.entry("metadata"))?;
-    admission::admit_below(call, &token)?;
+    admission::admit_below(call, &mut token).await?;
     let mut nothing = Value::object();
     schema::canonical(root, &mut nothing);
     Owning::new(call).update_as(&gvk, root, &nothing, &mut token);

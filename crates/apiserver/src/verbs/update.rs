@@ -15,6 +15,7 @@ pub(crate) async fn update(call: &Call<'_>, action: Action) -> Result<Answer, St
     let intake = intake::object(&server.catalog, resource.kind(), request, options.strictness)?;
     let (mut object, mut warnings) = (intake.value, intake.warnings);
     call.check_name(&mut object)?;
+    admission::dedupe_owners(call, &mut object, admission::Dedupe::AsSent);
 
     let update = UpdateOptions {
         action,
@@ -25,10 +26,10 @@ pub(crate) async fn update(call: &Call<'_>, action: Action) -> Result<Answer, St
         ..UpdateOptions::default()
     };
     let mut change = Replace { call, object, claim: server.claims.claim() };
-    let updated = server
-        .registry
-        .update(resource, &call.key(), &mut change, &update, &admission::Checks(call), &mut warnings)
-        .await;
+    let checks = admission::Checks::new(call);
+    let updated =
+        server.registry.update(resource, &call.key(), &mut change, &update, &checks, &mut warnings).await;
+    let updated = checks.settle(updated).await;
     let answer =
         updated.and_then(|updated| call.object(&updated.object, if updated.created { 201 } else { 200 }));
     finish(call, answer, &warnings)

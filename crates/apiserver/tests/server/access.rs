@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mizzen_apiserver::access::{Attributes, Authorizer, Decision, Reason, Resource, Target};
+use mizzen_apiserver::authenticate::{Authentication, StaticTokens};
 use mizzen_apiserver::{Options, User};
-use mizzen_registry::Future;
+use mizzen_registry::{Bounds, Future, Store, StoreOptions};
 
 use crate::rig::{CONFIG_MAPS, Reply, Rig};
 
@@ -58,18 +59,22 @@ async fn a_role_counts_for_the_next_request_and_no_longer_than_it_is_there() {
 
 #[tokio::test(start_paused = true)]
 async fn an_index_that_was_left_behind_starts_again() {
-    let rig = Rig::new().await;
+    let window = Bounds { min_events: 1, max_events: 4, ..Bounds::default() };
+    let store = Store::in_memory(StoreOptions { window, ..StoreOptions::default() });
+    let rig = Rig::on(store, Options::default()).await;
     rig.post(ROLES, &role("r", r#""list""#, "", r#""configmaps""#)).await.expect(201);
+    rig.post(ROLE_BINDINGS, &binding("gone", "Role", "r", "joe")).await.expect(201);
     as_jane(&rig, "GET", CONFIG_MAPS, "").await.expect(403);
-    // More writes than the window of events holds at least, and of more bytes than it may.
-    let filler = "x".repeat(250_000);
-    for n in 0..1100 {
-        let filler = if n % 16 == 0 { &filler } else { "" };
-        let body = format!(r#"{{"metadata":{{"annotations":{{"filler":"{n}{filler}"}}}}}}"#);
-        rig.patch(&format!("{ROLES}/r"), &body).await.expect(200);
-    }
+    rig.delete(&format!("{ROLE_BINDINGS}/gone"), "").await.expect(200);
     rig.post(ROLE_BINDINGS, &binding("b", "Role", "r", "jane")).await.expect(201);
+    for n in 0..10 {
+        let body = format!(r#"{{"metadata":{{"annotations":{{"n":"{n}"}}}}}}"#);
+        rig.patch(&format!("{ROLES}/r"), &body).await.expect(200);
+        rig.patch(&format!("{ROLE_BINDINGS}/b"), &body).await.expect(200);
+    }
     as_jane(&rig, "GET", CONFIG_MAPS, "").await.expect(200);
+    let joe = User { name: "joe".into(), ..User::default() };
+    rig.call_as(joe, &[], "GET", CONFIG_MAPS, "").await.expect(403);
 }
 
 #[tokio::test(start_paused = true)]
@@ -181,4 +186,24 @@ async fn a_decision_costs_what_the_user_s_own_bindings_cost() {
     eprintln!("{n_bindings} bindings: median {:?}, p99 {:?}, p99.9 {:?}", at(0.5), at(0.99), at(0.999));
     let limit = if cfg!(debug_assertions) { Duration::from_millis(2) } else { Duration::from_micros(5) };
     assert!(at(0.99) < limit, "{:?}", at(0.99));
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_kind_of_token_is_known_to_a_review() {
+    let tokens = StaticTokens::parse("swordfish,jane,7,\"dev,ops\"").unwrap();
+    let authentication = Authentication { tokens, bootstrap_tokens: true };
+    let rig = Rig::with(Options { authentication, ..Options::default() }).await;
+    rig.post("/api/v1/namespaces", r#"{"metadata":{"name":"kube-system"}}"#).await.expect(201);
+    let secret = r#"{"metadata":{"name":"bootstrap-token-abcdef"},"type":"bootstrap.kubernetes.io/token","stringData":{
+        "token-id":"abcdef","token-secret":"0123456789abcdef","usage-bootstrap-authentication":"true"}}"#;
+    rig.post("/api/v1/namespaces/kube-system/secrets", secret).await.expect(201);
+    let user = async |token: &str, audiences: &str| {
+        let body = format!(r#"{{"spec":{{"token":"{token}","audiences":[{audiences}]}}}}"#);
+        let review = rig.post("/apis/authentication.k8s.io/v1/tokenreviews", &body).await.expect(201);
+        review.body.at("status.user.username").str().to_owned()
+    };
+    assert_eq!(user("swordfish", "").await, "jane");
+    assert_eq!(user("abcdef.0123456789abcdef", "").await, "system:bootstrap:abcdef");
+    assert_eq!(user("abcdef.0123456789abcdee", "").await, "");
+    assert_eq!(user("swordfish", r#""somebody else""#).await, "");
 }

@@ -4,13 +4,18 @@ mod peer;
 mod rig;
 
 mod access;
+mod addresses;
+mod admission;
 mod conversion;
 mod definitions;
 mod delete;
 mod large;
 mod legacy;
 mod list;
+mod pod_security;
+mod quota;
 mod race;
+mod service_account;
 mod time;
 mod watch;
 mod webhook;

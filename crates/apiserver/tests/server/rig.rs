@@ -49,10 +49,15 @@ impl Rig {
         Rig::with(Options::default()).await
     }
 
+    /// The same, set up in another way.
     pub async fn with(options: Options) -> Rig {
+        Rig::on(Store::in_memory(Default::default()), options).await
+    }
+
+    pub async fn on(store: Store, options: Options) -> Rig {
         let clock = Arc::new(VirtualClock(Instant::now()));
         let random = Arc::new(Counter(AtomicU64::new(1)));
-        let registry = Registry::new(Store::in_memory(Default::default()), clock, random);
+        let registry = Registry::new(store, clock, random);
         let rig = Rig { server: Server::new(registry, options) };
         rig.server.start().await;
         rig.post("/api/v1/namespaces", r#"{"metadata":{"name":"default"}}"#).await.expect(201);
@@ -179,6 +184,11 @@ impl Reply {
 
     pub fn version(&self) -> u64 {
         self.body.at("metadata.resourceVersion").str().parse().expect("a version")
+    }
+
+    /// Why it was refused.
+    pub fn message(&self) -> &str {
+        self.body["message"].str()
     }
 
     /// The names of a list's items.

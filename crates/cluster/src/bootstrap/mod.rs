@@ -51,11 +51,35 @@ pub struct Trust<'a> {
 /// Makes what is missing, and brings what is there up to date.
 pub async fn bootstrap(server: &Server, port: u16, trust: Trust<'_>) -> Result<(), String> {
     make_all(server, NAMESPACES.map(namespace).into()).await?;
+    serve_range(server).await?;
     let mut wanted = vec![service(port), authentication(&trust)];
     wanted.extend(PRIORITY_CLASSES.map(priority_class));
     wanted.extend(access::objects());
     wanted.extend(flow::objects());
-    make_all(server, wanted).await
+    make_all(server, wanted).await?;
+    server.repair().await;
+    Ok(())
+}
+
+/// The range of services' addresses, and that it can be used.
+async fn serve_range(server: &Server) -> Result<(), String> {
+    const PATH: &str = "/apis/networking.k8s.io/v1/servicecidrs";
+    const READY: &str = "/apis/networking.k8s.io/v1/servicecidrs/kubernetes/status\
+                         ?fieldManager=kubernetes-service-cidr-controller&force=true";
+    let client = Client::new(server);
+    if client.call(Method::GET, &format!("{PATH}/kubernetes"), None).await?.0 == 200 {
+        return Ok(());
+    }
+    let mut range = value!({ "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": { "name": "kubernetes" } });
+    let mut ready = range.clone();
+    range.set("spec", value!({ "cidrs": ["10.0.0.0/24"] }));
+    client.call(Method::POST, PATH, Some(&range)).await?;
+    let condition = value!({
+        "type": "Ready", "status": "True", "message": "Kubernetes default Service CIDR is ready",
+        "lastTransitionTime": (server.registry().timestamp())
+    });
+    ready.set("status", value!({ "conditions": [(condition)] }));
+    client.call(Method::PATCH, READY, Some(&ready)).await.map(drop)
 }
 
 async fn make_all(server: &Server, wanted: Vec<Wanted>) -> Result<(), String> {

@@ -1,6 +1,7 @@
 //! `mizzen apiserver`: the API server alone.
 
 use clap::Args;
+use mizzen_apiserver::Plugins;
 
 use super::ServerArgs;
 use crate::compose::{self, ComposeError};
@@ -17,6 +18,6 @@ pub struct Apiserver {
 impl Apiserver {
     /// Serves until told to stop.
     pub fn run(self) -> Result<(), ComposeError> {
-        compose::serve(&self.server)
+        compose::serve(&self.server, Plugins::alone())
     }
 }

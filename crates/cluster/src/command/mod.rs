@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use mizzen_apiserver::{PluginError, Plugins};
 
 /// Where and how a server runs.
 #[derive(Args, Clone)]
@@ -42,6 +43,15 @@ pub struct ServerArgs {
     /// Let in whoever shows a token that is kept as a secret of the type bootstrap.kubernetes.io/token
     #[arg(long)]
     pub enable_bootstrap_token_auth: bool,
+    /// Admission plug-ins to turn on, besides those that are on anyway
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    pub enable_admission_plugins: Vec<String>,
+    /// Admission plug-ins to turn off
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    pub disable_admission_plugins: Vec<String>,
+    /// What admission plug-ins are told: an AdmissionConfiguration in YAML or JSON
+    #[arg(long, value_name = "FILE")]
+    pub admission_control_config_file: Option<PathBuf>,
 }
 
 impl ServerArgs {
@@ -51,6 +61,13 @@ impl ServerArgs {
             return None;
         }
         Some(self.data_dir.clone().unwrap_or_else(default_directory))
+    }
+
+    /// `plugins` with those turned on and off that were asked for.
+    pub fn plugins(&self, mut plugins: Plugins) -> Result<Plugins, PluginError> {
+        self.enable_admission_plugins.iter().try_for_each(|name| plugins.enable(name))?;
+        self.disable_admission_plugins.iter().try_for_each(|name| plugins.disable(name))?;
+        Ok(plugins)
     }
 
     /// Where the kubeconfig goes.

@@ -1,6 +1,7 @@
 //! `mizzen up`: everything.
 
 use clap::Args;
+use mizzen_apiserver::Plugins;
 
 use super::ServerArgs;
 use crate::compose::{self, ComposeError};
@@ -22,6 +23,6 @@ pub struct Up {
 impl Up {
     /// Serves until told to stop.
     pub fn run(self) -> Result<(), ComposeError> {
-        compose::serve(&self.server)
+        compose::serve(&self.server, Plugins::default())
     }
 }

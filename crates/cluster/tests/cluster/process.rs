@@ -79,7 +79,12 @@ impl Home {
 
     /// What a server says that does not start.
     pub async fn fail_to_start(&self, port: u16) -> Output {
-        let child = self.command().arg("--port").arg(port.to_string()).output();
+        self.fail_with(&["--port", &port.to_string()]).await
+    }
+
+    /// What a server says that cannot start with these arguments.
+    pub async fn fail_with(&self, arguments: &[&str]) -> Output {
+        let child = self.command().args(arguments).output();
         timeout(PATIENCE, child).await.expect("ends by itself").unwrap()
     }
 }

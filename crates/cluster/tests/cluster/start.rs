@@ -66,3 +66,39 @@ async fn servers_in_one_place_do_not_share_memory() {
     let stranger = Client::connect(&second.address, &second.credentials.anonymous(), &["h2"]).await;
     stranger.get(CONFIG_MAPS).await.expect(403);
 }
+
+#[tokio::test]
+async fn a_server_has_a_range_of_addresses_and_the_first_is_its_own() {
+    let process = Home::in_memory().start().await;
+    let client = process.admin().await;
+    let group = "/apis/networking.k8s.io/v1";
+    let range = client.get(&format!("{group}/servicecidrs/kubernetes")).await.expect(200).json();
+    assert_eq!(range["spec"]["cidrs"][0], "10.0.0.0/24");
+    assert_eq!(range["status"]["conditions"][0]["status"], "True");
+    let address = client.get(&format!("{group}/ipaddresses/10.0.0.1")).await.expect(200).json();
+    assert_eq!(address["spec"]["parentRef"]["name"], "kubernetes");
+}
+
+#[tokio::test]
+async fn a_plugin_that_nobody_knows_is_an_error() {
+    let failed = Home::in_memory()
+        .fail_with(&["--port", "0", "--enable-admission-plugins", "Priority,Nonsense"])
+        .await;
+    assert_eq!(failed.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&failed.stderr);
+    assert!(said.contains("there is no admission plug-in \"Nonsense\""), "{said}");
+}
+
+#[tokio::test]
+async fn what_plugins_are_told_must_make_sense() {
+    let home = Home::in_memory();
+    let file = home.path().join("admission.yaml");
+    std::fs::write(&file, "kind: Nonsense\n").unwrap();
+    let file = file.to_str().unwrap();
+    let failed = home.fail_with(&["--port", "0", "--admission-control-config-file", file]).await;
+    let said = String::from_utf8_lossy(&failed.stderr);
+    assert!(
+        said.contains("expected the kind AdmissionConfiguration of apiserver.config.k8s.io/v1"),
+        "{said}"
+    );
+}

@@ -9,7 +9,6 @@ use crate::Behaviour;
 pub(super) const BEHAVIOUR: Behaviour =
     Behaviour { default, prepare, validate, warnings, selectable, ..Behaviour::NONE };
 
-const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const TAINTS: &str = "scheduler.alpha.kubernetes.io/taints";
 const AVOID_PODS: &str = "scheduler.alpha.kubernetes.io/preferAvoidPods";
 const MAX_FEATURE_LENGTH: usize = 253;
@@ -40,7 +39,6 @@ fn prepare(node: &mut Value, old: Option<&Value>, context: &Context) {
         Action::Create => {
             remove(node, "spec", "configSource");
             remove(node, "status", "config");
-            taint(node);
         }
         Action::Update if old.is_none_or(|old| old["spec"]["configSource"].is_null()) => {
             remove(node, "spec", "configSource");
@@ -55,16 +53,6 @@ fn prepare(node: &mut Value, old: Option<&Value>, context: &Context) {
 fn remove(node: &mut Value, part: &str, field: &str) {
     if let Some(part) = node.get_mut(part) {
         part.remove(field);
-    }
-}
-
-/// A new node takes no pods until it has said that it is ready.
-fn taint(node: &mut Value) {
-    let taints = node.entry("spec").entry("taints").make_list();
-    let is_not_ready =
-        |taint: &Value| taint["key"].str() == NOT_READY && taint["effect"].str() == "NoSchedule";
-    if !taints.iter().any(is_not_ready) {
-        taints.push(value!({"key": NOT_READY, "effect": "NoSchedule"}));
     }
 }
 
@@ -352,8 +340,7 @@ mod tests {
         check(BEHAVIOUR)
             .create(r#"{"spec":{"podCIDR":"10.0.0.0/24"},"status":{"capacity":{"cpu":"4"}}}"#)
             .becomes(
-                r#"{"spec":{"podCIDR":"10.0.0.0/24","podCIDRs":["10.0.0.0/24"],
-                    "taints":[{"key":"node.kubernetes.io/not-ready","effect":"NoSchedule"}]},
+                r#"{"spec":{"podCIDR":"10.0.0.0/24","podCIDRs":["10.0.0.0/24"]},
                     "status":{"capacity":{"cpu":"4"},"allocatable":{"cpu":"4"}}}"#,
             );
     }

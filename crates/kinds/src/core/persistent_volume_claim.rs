@@ -11,7 +11,6 @@ use crate::pod::{self, claim_spec_warnings, validate_claim_spec};
 pub(super) const BEHAVIOUR: Behaviour =
     Behaviour { default, prepare, validate, warnings, selectable, ..Behaviour::NONE };
 
-const PROTECTION: &str = "kubernetes.io/pvc-protection";
 pub(super) const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
 const RESIZE_STATUSES: &[&str] = &[
@@ -41,21 +40,10 @@ pub(crate) fn default_spec(spec: &mut Value) {
 fn prepare(claim: &mut Value, old: Option<&Value>, context: &Context) {
     match context.action {
         Action::Status => return,
-        Action::Create => {
-            claim.set("status", value!({"phase": "Pending"}));
-            protect(claim, PROTECTION);
-        }
+        Action::Create => claim.set("status", value!({"phase": "Pending"})),
         Action::Update => {}
     }
     data_sources(claim.entry("spec"), old.map(|old| &old["spec"]));
-}
-
-/// An object in use is not to go: a controller takes the finalizer off when it may.
-pub(super) fn protect(object: &mut Value, finalizer: &str) {
-    let finalizers = object.entry("metadata").entry("finalizers").make_list();
-    if !finalizers.iter().any(|known| known.str() == finalizer) {
-        finalizers.push(finalizer.into());
-    }
 }
 
 /// `dataSource` and `dataSourceRef` say the same; who sets one means both.
@@ -273,10 +261,9 @@ mod tests {
     }
 
     #[test]
-    fn a_new_claim_is_pending_and_protected() {
+    fn a_new_claim_is_pending() {
         check(BEHAVIOUR)
             .create(&claim(""))
-            .has("metadata.finalizers", r#"["kubernetes.io/pvc-protection"]"#)
             .has("spec.volumeMode", r#""Filesystem""#)
             .has("status", r#"{"phase":"Pending"}"#);
     }

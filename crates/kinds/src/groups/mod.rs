@@ -26,6 +26,7 @@ mod storage;
 mod tests;
 
 pub use apiextensions::approval_condition;
+pub use certificates::requested_groups;
 
 use crate::Behaviour;
 

@@ -7,7 +7,7 @@ use mizzen_object::validate::{field, meta, names, selector};
 use mizzen_object::{Action, Context, Map, NameRule, Path, Str, Value, Violations, value};
 
 use super::fields::dns_subdomain;
-use super::persistent_volume_claim::{BETA_CLASS, protect};
+use super::persistent_volume_claim::BETA_CLASS;
 use super::resources;
 use crate::Behaviour;
 use crate::pod;
@@ -15,7 +15,6 @@ use crate::pod;
 pub(super) const BEHAVIOUR: Behaviour =
     Behaviour { default, prepare, validate, warnings, selectable, ..Behaviour::NONE };
 
-const PROTECTION: &str = "kubernetes.io/pv-protection";
 const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
 const ACCESS_MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
@@ -34,7 +33,6 @@ fn prepare(volume: &mut Value, old: Option<&Value>, context: &Context) {
     match (context.action, old) {
         (Action::Create, _) => {
             volume.set("status", value!({"phase": "Pending", "lastPhaseTransitionTime": (context.now)}));
-            protect(volume, PROTECTION);
         }
         (Action::Status, Some(old)) => note_transition(volume.entry("status"), &old["status"], context.now),
         _ => {}
@@ -332,10 +330,9 @@ mod tests {
     }
 
     #[test]
-    fn a_new_volume_is_pending_and_protected() {
+    fn a_new_volume_is_pending() {
         check(BEHAVIOUR)
             .create(&volume(r#""hostPath":{"path":"/x"}"#))
-            .has("metadata.finalizers", r#"["kubernetes.io/pv-protection"]"#)
             .has("spec.hostPath", r#"{"path":"/x","type":""}"#)
             .has("spec.persistentVolumeReclaimPolicy", r#""Retain""#)
             .has("status", r#"{"phase":"Pending","lastPhaseTransitionTime":"2026-01-01T00:00:00Z"}"#)

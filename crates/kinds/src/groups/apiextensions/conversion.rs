@@ -3,7 +3,8 @@
 use mizzen_object::validate::{field, names};
 use mizzen_object::{Path, Value, Violations};
 
-use crate::groups::{client, rules};
+use crate::groups::certificates::pem;
+use crate::groups::{bytes, client, rules};
 
 /// Kubernetes: messages name the fields of the internal type, which has no `webhook`.
 pub(super) fn validate(spec: &Value, old: Option<&Value>, path: &Path, violations: &mut Violations) {
@@ -37,6 +38,38 @@ pub(super) fn validate(spec: &Value, old: Option<&Value>, path: &Path, violation
     if !webhook["conversionReviewVersions"].is_empty() {
         violations.forbidden(versions, unset);
     }
+}
+
+/// Once a kind is served, a webhook's authorities must be some; who had none that can be read keeps them.
+/// What is inside a certificate is not looked at.
+pub(super) fn validate_authorities(definition: &Value, old: Option<&Value>, violations: &mut Violations) {
+    let conversion = |definition: &Value| definition["spec"]["conversion"].clone();
+    let bundle = |conversion: &Value| conversion.at("webhook.clientConfig.caBundle").str().to_string();
+    let (new, before) = (conversion(definition), old.map(conversion).unwrap_or_default());
+    if new["strategy"].str() != "Webhook" || wrong_authorities(&bundle(&before)).is_some() {
+        return;
+    }
+    if let Some(wrong) = wrong_authorities(&bundle(&new)) {
+        let detail = format!("unable to load root certificates: {wrong}");
+        violations.invalid("spec.conversion.webhookClientConfig.caBundle", bundle(&new), &detail);
+    }
+}
+
+/// What is wrong with a bundle of certificates that is not empty.
+fn wrong_authorities(bundle: &str) -> Option<&'static str> {
+    let bytes = bytes::decode(bundle);
+    let text = String::from_utf8_lossy(&bytes);
+    let mut rest = &*text;
+    while !rest.is_empty() {
+        let Some((block, after)) = pem::decode(rest) else {
+            return Some("unable to parse bytes as PEM block");
+        };
+        if block.label == "CERTIFICATE" && !block.has_headers {
+            return None;
+        }
+        rest = after;
+    }
+    (!text.is_empty()).then_some("no valid certificate authority data seen")
 }
 
 /// Whether one of them is a version that the server speaks, or there is none.

@@ -79,6 +79,9 @@ fn validate(definition: &Value, old: Option<&Value>, context: &Context, violatio
             names::validate_name(definition, violations);
         }
         validate_spec(&definition["spec"], old.map(|old| &old["spec"]), violations);
+        if old.is_some_and(is_established) {
+            conversion::validate_authorities(definition, old, violations);
+        }
         if let Some(old) = old {
             validate_change(&definition["spec"], old, violations);
         }

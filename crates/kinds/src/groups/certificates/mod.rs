@@ -1,9 +1,11 @@
 //! certificates.k8s.io: who asks for a certificate, and who said yes?
 
-mod pem;
+pub(super) mod pem;
 mod validate;
 
 use mizzen_object::{Action, Context, Value};
+
+pub use validate::requested_groups;
 
 use crate::Behaviour;
 

@@ -6,14 +6,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 /// A block: its label, and what is inside.
-pub(super) struct Block {
-    pub(super) label: String,
-    pub(super) has_headers: bool,
+pub(in crate::groups) struct Block {
+    pub(in crate::groups) label: String,
+    pub(in crate::groups) has_headers: bool,
     pub(super) bytes: Vec<u8>,
 }
 
 /// The first block of `text` and what follows it. As in Go, what is no block is passed over.
-pub(super) fn decode(text: &str) -> Option<(Block, &str)> {
+pub(in crate::groups) fn decode(text: &str) -> Option<(Block, &str)> {
     let mut rest = text;
     loop {
         let start = rest.find("-----BEGIN ")?;
@@ -52,6 +52,40 @@ pub(super) fn signed_error(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
+/// The organisations in the subject of a request for a certificate in DER. What is no request has none.
+pub(super) fn organizations(request: &[u8]) -> Vec<String> {
+    subject(request).map(|subject| subject.filter_map(organization).collect()).unwrap_or_default()
+}
+
+/// The attributes of a request's subject: outside is the signed thing, in it the contents, in them a version and
+/// the subject, in it sets of attributes.
+fn subject(request: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
+    let (_, signed, _) = element(request)?;
+    let (_, contents, _) = element(signed)?;
+    let (_, _version, rest) = element(contents)?;
+    let (_, subject, _) = element(rest)?;
+    Some(elements(subject).flat_map(elements))
+}
+
+/// The text of an attribute that is an organisation.
+fn organization(attribute: &[u8]) -> Option<String> {
+    let (tag, name, rest) = element(attribute)?;
+    let (_, text, _) = element(rest)?;
+    (tag == OBJECT_ID && name == ORGANIZATION).then(|| String::from_utf8_lossy(text).into_owned())
+}
+
+/// What is inside elements that follow each other.
+fn elements(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (_, inside, rest) = element(bytes)?;
+        bytes = rest;
+        Some(inside)
+    })
+}
+
+const OBJECT_ID: u8 = 0x06;
+/// 2.5.4.10
+const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
 const SEQUENCE: u8 = 0x30;
 const BIT_STRING: u8 = 0x03;
 
@@ -101,6 +135,21 @@ mod tests {
         check("hello\n-----BEGIN A B-----\nYWJj\n-----END A B-----\nrest", Some(("A B", b"abc", "rest")));
         check("abc", None);
         check("-----BEGIN A-----\nYWJj\n-----END B-----\n", None);
+    }
+
+    #[test]
+    fn organizations_stand_in_the_subject() {
+        let attribute = |id: u8, text: &[u8]| {
+            let inside = [&[6, 3, 0x55, 4, id, 0x0c, text.len() as u8], text].concat();
+            let pair = [&[0x30, inside.len() as u8], inside.as_slice()].concat();
+            [&[0x31, pair.len() as u8], pair.as_slice()].concat()
+        };
+        let names = [attribute(3, b"me"), attribute(10, b"us"), attribute(10, b"them")].concat();
+        let contents = [&[2, 1, 0, 0x30, names.len() as u8], names.as_slice()].concat();
+        let signed = [&[0x30, contents.len() as u8], contents.as_slice()].concat();
+        let request = [&[0x30, signed.len() as u8], signed.as_slice()].concat();
+        assert_eq!(organizations(&request), ["us", "them"]);
+        assert_eq!(organizations(&request[..20]), [""; 0]);
     }
 
     #[test]

@@ -75,6 +75,12 @@ fn text_of(text: &str) -> String {
     String::from_utf8_lossy(&bytes::decode(text)).into_owned()
 }
 
+/// The groups that whoever gets a certificate for this request would be in.
+pub fn requested_groups(request: &str) -> Vec<String> {
+    let block = pem::decode(&text_of(request)).map(|(block, _)| block.bytes);
+    block.map(|bytes| pem::organizations(&bytes)).unwrap_or_default()
+}
+
 fn request_error(request: &str) -> Option<&'static str> {
     match pem::decode(&text_of(request)) {
         Some((block, _)) if block.label == "CERTIFICATE REQUEST" => pem::signed_error(&block.bytes),

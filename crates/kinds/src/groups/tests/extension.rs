@@ -266,3 +266,36 @@ fn a_format_that_nobody_knows_is_warned_of() {
         "#]],
     );
 }
+
+#[test]
+fn a_served_kind_gets_no_authorities_that_nobody_can_read() {
+    let established = |bundle: &str| {
+        let whole = definition(r#"{"type":"object"}"#, "").replace(
+            r#""scope":"#,
+            &format!(
+                r#""conversion":{{"strategy":"Webhook","webhook":{{"conversionReviewVersions":["v1"],
+                    "clientConfig":{{"url":"https://a/b","caBundle":"{bundle}"}}}}}},"scope":"#
+            ),
+        );
+        let status =
+            r#""status":{"storedVersions":["v1"],"conditions":[{"type":"Established","status":"True"}]}"#;
+        whole.replace(r#""metadata":{"#, &format!(r#"{status},"metadata":{{"resourceVersion":"1","#))
+    };
+    let kind = "apiextensions.k8s.io/v1 CustomResourceDefinition";
+    super::check_update(
+        kind,
+        &established("eHg="),
+        &established(""),
+        expect![[r#"
+            spec.conversion.webhookClientConfig.caBundle: Invalid value: "eHg=": unable to load root certificates: unable to parse bytes as PEM block
+        "#]],
+    );
+    super::check_update(
+        kind,
+        &established("eHh4"),
+        &established("eHg="),
+        expect![[r#"
+        {"metadata":{"name":"foos.example.com","resourceVersion":"1"},"spec":{"group":"example.com","names":{"plural":"foos","singular":"foo","kind":"Foo","listKind":"FooList"},"scope":"Namespaced","versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}],"conversion":{"strategy":"Webhook","webhook":{"clientConfig":{"url":"https://a/b","caBundle":"eHh4"},"conversionReviewVersions":["v1"]}}},"status":{"conditions":[{"type":"Established","status":"True","lastTransitionTime":null}],"acceptedNames":{"plural":"","kind":""},"storedVersions":["v1"]}}
+    "#]],
+    );
+}

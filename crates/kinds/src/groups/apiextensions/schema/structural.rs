@@ -147,7 +147,7 @@ fn is_plain_metadata(metadata: &Value) -> bool {
     let plain = |(word, value): (&str, &Value)| match word {
         "type" | "default" => true,
         "properties" => value.entries().all(|(name, _)| named(name)),
-        "additionalProperties" => false,
+        "additionalProperties" | "items" | "not" => false,
         _ => value.is_empty(),
     };
     metadata.entries().all(plain)

@@ -7,16 +7,21 @@
 //! Invariant: a claim is given up only after its write is visible or refused, and whoever chooses looks at
 //! claims and store under one lock; so no two writes can choose the same.
 
+mod address;
+
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mizzen_kinds::allocate::{AllocateError, Exhausted, Pool, allocate};
+use mizzen_kinds::allocate::{self, AllocateError, Exhausted, Pool};
 use mizzen_object::seam::Random;
 use mizzen_object::{Status, Value};
-use mizzen_registry::{Registry, Resource};
+use mizzen_registry::{Key, Registry, Resource};
 
-use super::Write;
+pub(super) use address::Addresses;
+pub(crate) use address::follow_all;
+
+use crate::verbs::Call;
 
 /// The first address of the service range, and how many there are: 10.0.0.0/24.
 const NETWORK: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 0);
@@ -75,11 +80,19 @@ impl Claim {
     }
 }
 
-pub(super) fn admit(write: &mut Write, service: &mut Value) -> Result<(), Status> {
-    write.claim.reset();
-    let call = write.call;
-    let mut pool = Ranges { registry: &call.server.registry, services: call.resource, claim: write.claim };
-    allocate(service, write.old, &mut pool).map_err(|error| match error {
+/// Gives a service the addresses and ports that it needs. Kubernetes: this is no plug-in but a part of the
+/// resource, and comes after them all (core/service/storage).
+pub(super) fn allocate(
+    call: &Call,
+    old: Option<&Value>,
+    claim: &mut Claim,
+    service: &mut Value,
+) -> Result<(), Status> {
+    claim.reset();
+    let addresses = address::resource(call.server).ok_or_else(Status::no_such_resource)?;
+    let mut pool =
+        Ranges { registry: &call.server.registry, services: call.resource, addresses: &addresses, claim };
+    allocate::allocate(service, old, &mut pool).map_err(|error| match error {
         AllocateError::Invalid(violations) => {
             Status::invalid(&call.resource.kind().gvk, service["metadata"]["name"].str(), &violations)
         }
@@ -92,13 +105,19 @@ pub(super) fn admit(write: &mut Write, service: &mut Value) -> Result<(), Status
 struct Ranges<'a> {
     registry: &'a Registry,
     services: &'a Resource,
+    addresses: &'a Resource,
     claim: &'a mut Claim,
 }
 
 impl Ranges<'_> {
     fn claim_address(&mut self, address: &str) -> bool {
-        let (registry, services) = (self.registry, self.services);
-        self.claim.take(address, || registry.is_taken(services, ADDRESS, address))
+        let (registry, services, addresses) = (self.registry, self.services, self.addresses);
+        // Somebody may also have made an address by hand.
+        let taken = || {
+            registry.is_taken(services, ADDRESS, address)
+                || registry.get(addresses, &Key::new("", address), "").is_ok()
+        };
+        self.claim.take(address, taken)
     }
 
     fn claim_port(&mut self, port: i64) -> bool {
@@ -117,11 +136,14 @@ impl Pool for Ranges<'_> {
 
     fn take_address(&mut self, _family: &str, wanted: Option<&str>) -> Result<String, Exhausted> {
         if let Some(wanted) = wanted {
-            let inside = wanted.parse().is_ok_and(|address: Ipv4Addr| {
-                let offset = u32::from(address).wrapping_sub(u32::from(NETWORK));
-                (1..ADDRESSES - 1).contains(&offset)
-            });
-            if !inside {
+            let offset =
+                wanted.parse().map(|address: Ipv4Addr| u32::from(address).wrapping_sub(u32::from(NETWORK)));
+            let Some(offset) = offset.ok().filter(|offset| *offset < ADDRESSES) else {
+                let message = "the provided network does not match the current range";
+                return Err(Exhausted::Refused(message.into()));
+            };
+            // The first is the network's own, the last is everybody's.
+            if offset == 0 || offset == ADDRESSES - 1 {
                 let message = format!(
                     "the provided IP ({wanted}) is not in the valid range. The range of valid IPs is {NETWORK}/24"
                 );

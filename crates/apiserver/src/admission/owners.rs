@@ -1,0 +1,110 @@
+//! What of an object's metadata must be sound whoever changed it: its owners, and who manages its fields.
+
+use mizzen_object::own::Managed;
+use mizzen_object::{Str, Value};
+
+use crate::notes::Notes;
+use crate::verbs::Call;
+
+/// When owners are looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dedupe {
+    /// As the client sent them.
+    AsSent,
+    /// As plug-ins left them.
+    AfterAdmission,
+}
+
+/// Leaves each owner once, and warns who named one twice.
+pub(crate) fn dedupe_owners(call: &Call, object: &mut Value, when: Dedupe) {
+    let owners = &object["metadata"]["ownerReferences"];
+    if owners.list().len() < 2 {
+        return;
+    }
+    let (distinct, repeated) = distinct(owners.list());
+    if repeated.is_empty() {
+        return;
+    }
+    let place = match when {
+        Dedupe::AsSent => ".metadata.ownerReferences contains duplicate entries",
+        Dedupe::AfterAdmission => {
+            ".metadata.ownerReferences contains duplicate entries after mutating admission happens"
+        }
+    };
+    call.notes.warn(format!(
+        "{place}; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; \
+         please fix your requests; duplicate UID(s) observed: {}",
+        repeated.join(", ")
+    ));
+    object.entry("metadata").set("ownerReferences", distinct);
+}
+
+/// The owners without those that were there before, and the uids of those.
+fn distinct(owners: &[Value]) -> (Vec<Value>, Vec<Str>) {
+    let (mut distinct, mut repeated) = (Vec::new(), Vec::new());
+    for owner in owners {
+        match distinct.contains(owner) {
+            true => repeated.push(owner["uid"].str().into()),
+            false => distinct.push(owner.clone()),
+        }
+    }
+    (distinct, repeated)
+}
+
+/// Who managed which field before somebody else changed the object.
+pub(crate) struct Managers(Value);
+
+impl Managers {
+    /// Those of `object` as it is now.
+    pub fn of(object: &Value) -> Managers {
+        Managers(object["metadata"]["managedFields"].clone())
+    }
+
+    /// Puts them back if they make no sense any more, and warns.
+    pub fn restore(self, object: &mut Value, notes: &Notes) {
+        let found = &object["metadata"]["managedFields"];
+        if *found == self.0 {
+            return;
+        }
+        let Err(error) = Managed::decode(found.list().into()) else { return };
+        notes.warn(format!(
+            ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated \
+             mutating admission controller; please fix your requests: {error}"
+        ));
+        object.entry("metadata").set("managedFields", self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mizzen_object::{json, value};
+
+    #[test]
+    fn an_owner_that_is_named_twice_is_left_once() {
+        let owner = |uid: &str, name: &str| value!({ "uid": uid, "name": name });
+        let owners = [owner("1", "a"), owner("2", "b"), owner("1", "a"), owner("1", "c")];
+        let (distinct, repeated) = distinct(&owners);
+        assert_eq!(distinct, [owner("1", "a"), owner("2", "b"), owner("1", "c")]);
+        assert_eq!(repeated, ["1"]);
+    }
+
+    #[track_caller]
+    fn check(after: &str, expected: &str, warning: Option<&str>) {
+        let entry = r#"[{"manager":"m","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:a":{}}}]"#;
+        let read =
+            |fields: &str| json::parse(format!(r#"{{"metadata":{{"managedFields":{fields}}}}}"#).as_bytes());
+        let (notes, mut object) = (Notes::default(), read(after).unwrap());
+        Managers::of(&read(entry).unwrap()).restore(&mut object, &notes);
+        assert_eq!(object["metadata"]["managedFields"][0]["manager"].str(), expected);
+        assert_eq!(notes.take().first().map(|note| note.rsplit_once("; ").unwrap().1), warning);
+    }
+
+    #[test]
+    fn managers_that_make_no_sense_are_put_back() {
+        let sound = r#"[{"manager":"n","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:b":{}}}]"#;
+        check(sound, "n", None);
+        let problem = "please fix your requests: operation must be `Apply` or `Update`";
+        check(r#"[{"manager":"n","operation":"Nonsense"}]"#, "m", Some(problem));
+    }
+}

@@ -1,0 +1,83 @@
+//! Which objects is a quota about? Its scopes say so; without any it is about all.
+
+use std::fmt;
+
+use mizzen_object::Value;
+
+/// One condition of a quota.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Selector {
+    pub scope: String,
+    pub operator: String,
+    pub values: Vec<String>,
+}
+
+/// The conditions of a quota, all of which must hold.
+pub(super) fn selectors(quota: &Value) -> Vec<Selector> {
+    let spec = &quota["spec"];
+    let plain = spec["scopes"].list().iter().map(|scope| Selector {
+        scope: scope.str().into(),
+        operator: "Exists".into(),
+        values: Vec::new(),
+    });
+    plain.chain(spec["scopeSelector"]["matchExpressions"].list().iter().map(Selector::of)).collect()
+}
+
+impl Selector {
+    /// Reads one.
+    pub fn of(value: &Value) -> Selector {
+        Selector {
+            scope: value["scopeName"].str().into(),
+            operator: value["operator"].str().into(),
+            values: value["values"].list().iter().map(|value| value.str().to_string()).collect(),
+        }
+    }
+
+    /// Whether any of `names` is selected, or none being there is.
+    pub fn selects(&self, names: &[&str]) -> bool {
+        let listed = |name: &&str| self.values.iter().any(|value| value == name);
+        match self.operator.as_str() {
+            "Exists" => !names.is_empty(),
+            "DoesNotExist" => names.is_empty(),
+            "In" => names.iter().any(listed),
+            "NotIn" => names.is_empty() || names.iter().any(|name| !listed(name)),
+            _ => false,
+        }
+    }
+}
+
+/// As Go prints it.
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{{{} {} [{}]}}", self.scope, self.operator, self.values.join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(operator: &str, names: &[&str], expected: bool) {
+        let selector = Selector {
+            scope: "PriorityClass".into(),
+            operator: operator.into(),
+            values: vec!["high".into()],
+        };
+        assert_eq!(selector.selects(names), expected);
+    }
+
+    #[test]
+    fn operators_mean_what_they_mean_for_labels() {
+        check("In", &["high"], true);
+        check("In", &["low"], false);
+        check("In", &[], false);
+        check("NotIn", &["high"], false);
+        check("NotIn", &["low"], true);
+        check("NotIn", &[], true);
+        check("Exists", &["low"], true);
+        check("Exists", &[], false);
+        check("DoesNotExist", &[], true);
+        check("DoesNotExist", &["low"], false);
+    }
+}

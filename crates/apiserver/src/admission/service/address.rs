@@ -1,0 +1,151 @@
+//! Addresses of services as objects: whoever looks for who has an address finds an IPAddress.
+//!
+//! The services are the book; their addresses follow it. After every write of a service that has or had an address,
+//! the objects are brought in line with what is stored: so they are right however the write ended.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::Method;
+use mizzen_object::{Value, value};
+use mizzen_registry::{CreateOptions, DeleteOptions, Key, ListOptions, NoGate, Resource};
+
+use crate::notes::Notes;
+use crate::ownership::Owning;
+use crate::request::{Request, ResourcePath};
+use crate::server::Inner;
+use crate::verbs::Call;
+
+const GROUP: &str = "networking.k8s.io";
+const FAMILY: &str = "ipaddress.kubernetes.io/ip-family";
+const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
+const ALLOCATOR: &str = "ipallocator.k8s.io";
+
+/// Where addresses are kept.
+pub(super) fn resource(server: &Inner) -> Option<Resource> {
+    server.catalog.get(GROUP, "v1", "ipaddresses")
+}
+
+/// The services that a request writes, each with an address that it had or should have.
+#[derive(Default)]
+pub(in crate::admission) struct Addresses(Mutex<Vec<(Key, String)>>);
+
+impl Addresses {
+    /// Remembers the addresses of a service that is about to be written.
+    pub fn note(&self, new: Option<&Value>, old: Option<&Value>) {
+        let (of_new, of_old) = (new.map(addresses_of), old.map(addresses_of));
+        if of_new == of_old {
+            return;
+        }
+        let metadata = new.or(old).map(|service| &service["metadata"]);
+        let key = metadata.map(|metadata| Key::new(metadata["namespace"].str(), metadata["name"].str()));
+        let both = of_new.into_iter().chain(of_old).flatten();
+        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        noted.extend(key.into_iter().flat_map(|key| both.clone().map(move |address| (key.clone(), address))));
+    }
+
+    /// Makes the objects that are missing and removes those that nobody has any more.
+    pub async fn follow(&self, call: &Call<'_>) {
+        let noted = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        if noted.is_empty() {
+            return;
+        }
+        let server = call.server.clone();
+        // A client that goes away must not leave an address behind.
+        let task = tokio::spawn(async move {
+            for (service, address) in noted {
+                follow(&server, &service, &address).await;
+            }
+        });
+        // It fails only when the process ends.
+        let _ = task.await;
+    }
+}
+
+/// Brings all addresses in line with the services: at start, because what was under way may not have ended.
+pub(crate) async fn follow_all(server: &Arc<Inner>) {
+    let (Some(services), Some(addresses)) = (server.catalog.get("", "v1", "services"), resource(server))
+    else {
+        return;
+    };
+    let all = |resource: &Resource| {
+        let found = server.registry.list(resource, &ListOptions::default());
+        found.map(|found| found.items.iter().map(|object| object.value()).collect()).unwrap_or_default()
+    };
+    let (services, addresses): (Vec<Value>, Vec<Value>) = (all(&services), all(&addresses));
+    let of_services = services.iter().flat_map(|service| {
+        let metadata = &service["metadata"];
+        let key = Key::new(metadata["namespace"].str(), metadata["name"].str());
+        addresses_of(service).into_iter().map(move |address| (key.clone(), address))
+    });
+    let known = addresses.iter().filter(|address| is_ours(address)).map(|address| {
+        let parent = &address["spec"]["parentRef"];
+        (Key::new(parent["namespace"].str(), parent["name"].str()), address["metadata"]["name"].str().into())
+    });
+    for (service, address) in of_services.chain(known) {
+        follow(server, &service, &address).await;
+    }
+}
+
+fn is_ours(address: &Value) -> bool {
+    address["metadata"]["labels"][MANAGED_BY].str() == ALLOCATOR
+}
+
+fn addresses_of(service: &Value) -> Vec<String> {
+    let addresses = service["spec"]["clusterIPs"].list().iter().map(Value::str);
+    addresses.filter(|address| !matches!(*address, "" | "None")).map(String::from).collect()
+}
+
+/// Makes one address an object if the service has it, and no object if not.
+async fn follow(server: &Arc<Inner>, service: &Key, address: &str) {
+    let (Some(services), Some(addresses)) = (server.catalog.get("", "v1", "services"), resource(server))
+    else {
+        return;
+    };
+    let stored =
+        server.registry.get(&services, service, "").map(|service| service.value()).unwrap_or_default();
+    let has = addresses_of(&stored).iter().any(|known| known == address);
+    let found = server.registry.get(&addresses, &Key::new("", address), "").map(|found| found.value()).ok();
+    match found {
+        None if has => make(server, &addresses, service, address).await,
+        Some(found) if !has && is_ours(&found) && is_of(&found, service) => {
+            let options = DeleteOptions::default();
+            // Somebody else may have removed it; then it is gone as well.
+            let _ = server.registry.delete(&addresses, &Key::new("", address), &options, &NoGate).await;
+        }
+        _ => {}
+    }
+}
+
+fn is_of(address: &Value, service: &Key) -> bool {
+    let parent = &address["spec"]["parentRef"];
+    parent["namespace"].str() == service.namespace && parent["name"].str() == service.name
+}
+
+async fn make(server: &Arc<Inner>, addresses: &Resource, service: &Key, address: &str) {
+    let family = match address.parse() {
+        Ok(IpAddr::V6(_)) => "IPv6",
+        _ => "IPv4",
+    };
+    let mut object = value!({
+        "metadata": { "name": address },
+        "spec": { "parentRef": {
+            "resource": "services", "namespace": (&service.namespace), "name": (&service.name)
+        } }
+    });
+    let labels = object.entry("metadata").entry("labels");
+    labels.set(FAMILY, family);
+    labels.set(MANAGED_BY, ALLOCATOR);
+    let path = ResourcePath {
+        group: GROUP.into(),
+        version: "v1".into(),
+        resource: "ipaddresses".into(),
+        ..ResourcePath::default()
+    };
+    let (request, notes) = (Request::of_server(Method::POST, path.clone()), Notes::default());
+    let call = Call::of_server(server, &request, &path, addresses, &notes);
+    Owning::new(&call).update(None, &mut object);
+    let options = CreateOptions { user: request.user.who(), ..CreateOptions::default() };
+    // Somebody may have made it by hand in the meantime; then it is there as well.
+    let _ = server.registry.create(addresses, "", object, &options, &NoGate, &mut Vec::new()).await;
+}

@@ -1,0 +1,339 @@
+//! Who does a pod act as? It gets an account, and a token to show for it.
+
+use std::time::Duration;
+
+use mizzen_object::seam::name_suffix;
+use mizzen_object::{Status, Value, value};
+use mizzen_registry::Future;
+
+use super::Attributes;
+
+/// The account of pods that name none.
+const DEFAULT: &str = "default";
+const VOLUME_PREFIX: &str = "kube-api-access-";
+const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// Seconds that a token holds. Kubernetes: so many say that the client may not know how to read it again
+/// (serviceaccount/claims.go).
+const EXPIRATION: i64 = 3607;
+/// A pod that stands for one that a node runs by itself.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+const ENFORCE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
+/// The default account of a new namespace is made soon: so often it is looked for, and so long is waited between.
+const TRIES: usize = 10;
+const PAUSE: Duration = Duration::from_millis(150);
+
+/// Whether a write is about a new pod.
+pub(super) fn concerns(attributes: &Attributes) -> bool {
+    attributes.is_main("", "pods") && attributes.is_create()
+}
+
+/// Gives a new pod its account, a token and the secrets to pull its images with.
+pub(super) fn admit<'a>(
+    attributes: &'a Attributes<'a>,
+    pod: &'a mut Value,
+) -> Future<'a, Result<(), Status>> {
+    Box::pin(async move {
+        if is_mirror(pod) {
+            return check(attributes, pod);
+        }
+        if pod["spec"]["serviceAccountName"].is_empty() {
+            let spec = pod.entry("spec");
+            spec.set("serviceAccountName", DEFAULT);
+            spec.set("serviceAccount", DEFAULT);
+        }
+        let account = wait_for_account(attributes, pod).await?;
+        if automounts(&account, pod) {
+            let suffix = name_suffix(attributes.call.server.registry.random(), 5);
+            mount_token(pod.entry("spec"), &suffix);
+        }
+        if pod["spec"]["imagePullSecrets"].is_empty() && !account["imagePullSecrets"].is_empty() {
+            let named = |secret: &Value| value!({ "name": (secret["name"].str()) });
+            let secrets: Vec<Value> = account["imagePullSecrets"].list().iter().map(named).collect();
+            pod.entry("spec").set("imagePullSecrets", secrets);
+        }
+        check(attributes, pod)
+    })
+}
+
+/// Whether a pod may act as whom it names, and may use the secrets that it names.
+pub(super) fn check(attributes: &Attributes, pod: &Value) -> Result<(), Status> {
+    if !attributes.is("", "pods") {
+        return Ok(());
+    }
+    match (attributes.subresource(), attributes.old) {
+        ("", None) if is_mirror(pod) => check_mirror(pod).map_err(|why| attributes.forbidden(pod, why)),
+        ("", None) => {
+            let account = account_of(attributes, pod)?;
+            let checked = if limits_secrets(&account) { check_secrets(&account, pod) } else { Ok(()) };
+            checked.map_err(|why| attributes.forbidden(pod, &why))
+        }
+        ("ephemeralcontainers", Some(_)) => {
+            let account = account_of(attributes, pod)?;
+            let mountable = names(&account["secrets"]);
+            let containers = &pod["spec"]["ephemeralContainers"];
+            if !limits_secrets(&account) {
+                return Ok(());
+            }
+            // Kubernetes: this refusal is no Forbidden (serviceaccount/admission.go).
+            check_containers(&account, &mountable, containers, "ephemeral container").map_err(Status::unknown)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_mirror(pod: &Value) -> bool {
+    pod["metadata"]["annotations"].get(MIRROR).is_some()
+}
+
+async fn wait_for_account(attributes: &Attributes<'_>, pod: &Value) -> Result<Value, Status> {
+    let tries = if pod["spec"]["serviceAccountName"].str() == DEFAULT { TRIES } else { 1 };
+    for _ in 1..tries {
+        match account_of(attributes, pod) {
+            Ok(account) => return Ok(account),
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+    account_of(attributes, pod)
+}
+
+fn account_of(attributes: &Attributes, pod: &Value) -> Result<Value, Status> {
+    let (namespace, name) = (attributes.namespace(), pod["spec"]["serviceAccountName"].str());
+    if name.is_empty() {
+        let pod_name = pod["metadata"]["name"].str();
+        let why = format!("no service account specified for pod {namespace}/{pod_name}");
+        return Err(attributes.forbidden(pod, &why));
+    }
+    attributes.find("", "serviceaccounts", namespace, name).ok_or_else(|| {
+        let why = format!(
+            "error looking up service account {namespace}/{name}: serviceaccount \"{name}\" not found"
+        );
+        attributes.forbidden(pod, &why)
+    })
+}
+
+/// What the pod says counts, then what the account says.
+fn automounts(account: &Value, pod: &Value) -> bool {
+    const FIELD: &str = "automountServiceAccountToken";
+    pod["spec"][FIELD].as_bool().or(account[FIELD].as_bool()).unwrap_or(true)
+}
+
+/// Mounts a token into all containers that have nothing in its place.
+fn mount_token(spec: &mut Value, suffix: &str) {
+    let known = spec["volumes"].list().iter().map(|volume| volume["name"].str());
+    let known = known.filter(|name| name.starts_with(VOLUME_PREFIX)).map(String::from).next();
+    let name = known.clone().unwrap_or_else(|| format!("{VOLUME_PREFIX}{suffix}"));
+    let mut is_used = false;
+    for list in ["initContainers", "containers"] {
+        for container in spec.get_mut(list).into_iter().flat_map(Value::list_mut) {
+            let mounted = |mount: &Value| mount["mountPath"].str() == MOUNT_PATH;
+            if !container["volumeMounts"].list().iter().any(mounted) {
+                let mount = value!({ "name": (&name), "readOnly": true, "mountPath": MOUNT_PATH });
+                container.entry("volumeMounts").make_list().push(mount);
+                is_used = true;
+            }
+        }
+    }
+    if is_used && known.is_none() {
+        spec.entry("volumes").make_list().push(token_volume(&name));
+    }
+}
+
+/// A volume with all that a pod needs to speak to this server: a token, whom to trust, where it lives.
+fn token_volume(name: &str) -> Value {
+    value!({
+        "name": name,
+        "projected": {
+            "sources": [
+                { "serviceAccountToken": { "expirationSeconds": EXPIRATION, "path": "token" } },
+                { "configMap": { "name": "kube-root-ca.crt", "items": [{ "key": "ca.crt", "path": "ca.crt" }] } },
+                { "downwardAPI": { "items": [
+                    { "path": "namespace", "fieldRef": { "apiVersion": "v1", "fieldPath": "metadata.namespace" } }
+                ] } }
+            ],
+            "defaultMode": 420
+        }
+    })
+}
+
+/// A pod that a node runs by itself has nothing to do with accounts.
+fn check_mirror(pod: &Value) -> Result<(), &'static str> {
+    let spec = &pod["spec"];
+    if !spec["serviceAccountName"].is_empty() {
+        return Err("a mirror pod may not reference service accounts");
+    }
+    if uses_secrets(spec) {
+        return Err("a mirror pod may not reference secrets");
+    }
+    let mut sources = spec["volumes"].list().iter().flat_map(|volume| volume["projected"]["sources"].list());
+    if sources.any(|source| !source["serviceAccountToken"].is_null()) {
+        return Err("a mirror pod may not use ServiceAccountToken volume projections");
+    }
+    Ok(())
+}
+
+fn uses_secrets(spec: &Value) -> bool {
+    const SOURCES: [&str; 11] = [
+        "azureFile.secretName",
+        "cephfs.secretRef",
+        "cinder.secretRef",
+        "csi.nodePublishSecretRef",
+        "flexVolume.secretRef",
+        "iscsi.secretRef",
+        "rbd.secretRef",
+        "scaleIO.secretRef",
+        "secret",
+        "storageos.secretRef",
+        "projected.sources",
+    ];
+    let of_container = |container: &Value| secrets_of(container).next().is_some();
+    let of_volume = |volume: &Value| {
+        SOURCES.iter().any(|source| match volume.at(source) {
+            Value::List(sources) => sources.iter().any(|source| !source["secret"].is_null()),
+            source => !source.is_null(),
+        })
+    };
+    !spec["imagePullSecrets"].is_empty()
+        || ["initContainers", "containers", "ephemeralContainers"]
+            .iter()
+            .any(|list| spec[*list].list().iter().any(of_container))
+        || spec["volumes"].list().iter().any(of_volume)
+}
+
+fn limits_secrets(account: &Value) -> bool {
+    // As Go reads a boolean.
+    let asked = account["metadata"]["annotations"][ENFORCE_SECRETS].str();
+    matches!(asked, "1" | "t" | "T" | "true" | "TRUE" | "True")
+}
+
+fn names(references: &Value) -> Vec<&str> {
+    references.list().iter().map(|reference| reference["name"].str()).collect()
+}
+
+/// Whether the account names every secret that the pod uses.
+fn check_secrets(account: &Value, pod: &Value) -> Result<(), String> {
+    let (spec, mountable, owner) =
+        (&pod["spec"], names(&account["secrets"]), account["metadata"]["name"].str());
+    let volumes = spec["volumes"].list().iter().filter(|volume| !volume["secret"].is_null());
+    for secret in volumes.map(|volume| volume["secret"]["secretName"].str()) {
+        if !mountable.contains(&secret) {
+            return Err(format!(
+                "volume with secret.secretName=\"{secret}\" is not allowed because service account {owner} does not \
+                 reference that secret"
+            ));
+        }
+    }
+    check_containers(account, &mountable, &spec["initContainers"], "init container")?;
+    check_containers(account, &mountable, &spec["containers"], "container")?;
+    let pulling = names(&account["imagePullSecrets"]);
+    for (index, secret) in names(&spec["imagePullSecrets"]).into_iter().enumerate() {
+        if !pulling.contains(&secret) {
+            return Err(format!(
+                "imagePullSecrets[{index}].name=\"{secret}\" is not allowed because service account {owner} does not \
+                 reference that imagePullSecret"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn check_containers(
+    account: &Value,
+    mountable: &[&str],
+    containers: &Value,
+    title: &str,
+) -> Result<(), String> {
+    let owner = account["metadata"]["name"].str();
+    for container in containers.list() {
+        if let Some((how, secret)) = secrets_of(container).find(|(_, secret)| !mountable.contains(secret)) {
+            let name = container["name"].str();
+            return Err(format!(
+                "{title} {name} with {how} referencing secret.secretName=\"{secret}\" is not allowed because service \
+                 account {owner} does not reference that secret"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The secrets in a container's environment, each with how it gets there.
+fn secrets_of(container: &Value) -> impl Iterator<Item = (String, &str)> {
+    let variables = container["env"].list().iter().filter_map(|variable| {
+        let secret = &variable["valueFrom"]["secretKeyRef"];
+        (!secret.is_null()).then(|| (format!("envVar {}", variable["name"].str()), secret["name"].str()))
+    });
+    let sources = container["envFrom"].list().iter().filter_map(|source| {
+        let secret = &source["secretRef"];
+        (!secret.is_null()).then(|| ("envFrom".to_string(), secret["name"].str()))
+    });
+    variables.chain(sources)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mizzen_object::json;
+
+    fn read(text: &str) -> Value {
+        json::parse(text.as_bytes()).unwrap()
+    }
+
+    #[track_caller]
+    fn check(spec: &str, expected: Option<&str>) {
+        let account =
+            r#"{"metadata":{"name":"a"},"secrets":[{"name":"s"}],"imagePullSecrets":[{"name":"p"}]}"#;
+        let found = check_secrets(&read(account), &read(&format!(r#"{{"spec":{spec}}}"#)));
+        let tail = "is not allowed because service account a does not reference that";
+        assert_eq!(
+            found.err(),
+            expected.map(|head| {
+                let what = if head.starts_with("imagePull") { "imagePullSecret" } else { "secret" };
+                format!("{head} {tail} {what}")
+            })
+        );
+    }
+
+    #[test]
+    fn a_limited_account_uses_only_its_own_secrets() {
+        check(r#"{"volumes":[{"secret":{"secretName":"s"}}],"imagePullSecrets":[{"name":"p"}]}"#, None);
+        check(r#"{"volumes":[{"secret":{"secretName":"t"}}]}"#, Some(r#"volume with secret.secretName="t""#));
+        let variable = r#"{"name":"v","valueFrom":{"secretKeyRef":{"name":"t"}}}"#;
+        check(
+            &format!(r#"{{"containers":[{{"name":"c","env":[{variable}]}}]}}"#),
+            Some(r#"container c with envVar v referencing secret.secretName="t""#),
+        );
+        check(
+            r#"{"initContainers":[{"name":"c","envFrom":[{"secretRef":{"name":"t"}}]}]}"#,
+            Some(r#"init container c with envFrom referencing secret.secretName="t""#),
+        );
+        check(r#"{"imagePullSecrets":[{"name":"q"}]}"#, Some(r#"imagePullSecrets[0].name="q""#));
+    }
+
+    #[test]
+    fn a_mirror_pod_has_no_secrets() {
+        let refused = |spec: &str| check_mirror(&read(&format!(r#"{{"spec":{spec}}}"#))).err();
+        assert_eq!(refused("{}"), None);
+        assert_eq!(
+            refused(r#"{"serviceAccountName":"a"}"#),
+            Some("a mirror pod may not reference service accounts")
+        );
+        let secrets = Some("a mirror pod may not reference secrets");
+        assert_eq!(refused(r#"{"volumes":[{"rbd":{"secretRef":{"name":"s"}}}]}"#), secrets);
+        assert_eq!(refused(r#"{"volumes":[{"projected":{"sources":[{"secret":{"name":"s"}}]}}]}"#), secrets);
+        let token = r#"{"volumes":[{"projected":{"sources":[{"serviceAccountToken":{"path":"t"}}]}}]}"#;
+        assert_eq!(refused(token), Some("a mirror pod may not use ServiceAccountToken volume projections"));
+    }
+
+    #[test]
+    fn a_token_is_mounted_where_nothing_is() {
+        let mut spec = read(
+            r#"{"containers":[{"name":"a"},{"name":"b","volumeMounts":[{"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}]}]}"#,
+        );
+        mount_token(&mut spec, "xyz12");
+        assert_eq!(spec["containers"][0]["volumeMounts"][0]["name"].str(), "kube-api-access-xyz12");
+        assert_eq!(spec["containers"][1]["volumeMounts"].list().len(), 1);
+        assert_eq!(spec["volumes"][0]["name"].str(), "kube-api-access-xyz12");
+        let before = spec.clone();
+        mount_token(&mut spec, "other");
+        assert_eq!(spec, before, "once is enough");
+    }
+}

@@ -1,0 +1,37 @@
+//! May a claim grow? Only if it is bound, and its class says that its volumes can.
+
+use mizzen_object::quantity::Quantity;
+use mizzen_object::{Status, Value};
+
+use super::Attributes;
+use super::default_class::storage_class;
+
+/// Refuses a claim that grows where it cannot.
+pub(super) fn check(attributes: &Attributes, claim: &Value) -> Result<(), Status> {
+    if !attributes.is_main("", "persistentvolumeclaims") {
+        return Ok(());
+    }
+    let Some(old) = attributes.old.filter(|old| size(old) < size(claim)) else { return Ok(()) };
+    if old["status"]["phase"].str() != "Bound" {
+        return Err(attributes.forbidden(claim, "Only bound persistent volume claims can be expanded"));
+    }
+    if may_grow(attributes, storage_class(claim), storage_class(old)) {
+        return Ok(());
+    }
+    let why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc \
+               must support resize";
+    Err(attributes.forbidden(claim, why))
+}
+
+fn size(claim: &Value) -> Quantity {
+    match claim["spec"]["resources"]["requests"]["storage"].str() {
+        "" => Quantity::default(),
+        text => Quantity::of(text),
+    }
+}
+
+fn may_grow(attributes: &Attributes, class: &str, old: &str) -> bool {
+    let is_same = !class.is_empty() && class == old;
+    let found = is_same.then(|| attributes.find("storage.k8s.io", "storageclasses", "", class)).flatten();
+    found.is_some_and(|class| class["allowVolumeExpansion"].bool())
+}
