@@ -86,9 +86,14 @@ impl Environment {
 
     /// Reads, checks and plans an expression.
     pub fn compile(&self, text: &str) -> Result<Program, RefuseError> {
+        self.compile_with(text, true)
+    }
+
+    /// Like [`Environment::compile`]; `fold` says whether constants are computed beforehand.
+    pub(crate) fn compile_with(&self, text: &str, fold: bool) -> Result<Program, RefuseError> {
         let parsed = parse::parse(text, &self.base.macros)?;
         let checked = check::check(parsed, self).map_err(|issues| CompileError::new(text, issues))?;
-        let plan = plan::plan(&checked).map_err(|error| RefuseError::Program(error.to_string()))?;
+        let plan = plan::plan(&checked, fold).map_err(|error| RefuseError::Program(error.to_string()))?;
         Ok(Program::new(checked, plan))
     }
 

@@ -39,6 +39,7 @@ impl Range {
     }
 
     /// The sum.
+    #[expect(clippy::should_implement_trait, reason = "`+` would hide that nothing overflows")]
     pub fn add(self, other: Range) -> Range {
         Range { min: self.min.saturating_add(other.min), max: self.max.saturating_add(other.max) }
     }

@@ -31,6 +31,7 @@
 
 pub mod ast;
 mod check;
+mod cost;
 mod environment;
 mod escape;
 mod estimate;

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::ast::{Call, Comprehension, Entry, Expr, ExprKind, FieldEntry};
+use super::ast::{Call, Comprehension, Entry, Expr, ExprKind, FieldEntry, Select};
 use super::check::{Checked, Reference};
 use super::eval;
 use super::function::{Overload, Site};
@@ -28,10 +28,10 @@ pub(crate) enum Plan {
     /// `or`, or `orValue`.
     OrElse(Box<(Plan, Plan)>, bool),
     /// `x in [constants]`.
-    Member(Box<Plan>, HashSet<Key>, Vec<f64>),
+    Member(Box<Plan>, HashSet<Key>),
     List(Vec<(Plan, bool)>),
     Map(Vec<(Plan, Plan, bool)>),
-    Object(Str, Vec<(Str, Plan, bool)>),
+    Object(Vec<(Str, Plan, bool)>),
     Fold(Box<Fold>),
     /// Adds to the accumulator in place: items of a list, or entries of a map.
     Accumulate(usize, Box<CallPlan>),
@@ -96,15 +96,16 @@ pub(crate) struct Planned {
     pub(crate) n_slots: usize,
 }
 
-/// Plans a checked expression.
-pub(crate) fn plan(checked: &Checked) -> Result<Planned, EvalError> {
-    let mut planner = Planner { checked, scopes: Vec::new(), n_slots: 0 };
+/// Plans a checked expression; `fold` says whether constants are computed beforehand.
+pub(crate) fn plan(checked: &Checked, fold: bool) -> Result<Planned, EvalError> {
+    let mut planner = Planner { checked, fold, scopes: Vec::new(), n_slots: 0 };
     let root = planner.plan(&checked.expr)?;
     Ok(Planned { root, n_slots: planner.n_slots })
 }
 
 struct Planner<'a> {
     checked: &'a Checked,
+    fold: bool,
     scopes: Vec<(Str, usize)>,
     n_slots: usize,
 }
@@ -116,29 +117,31 @@ impl Planner<'_> {
         match &expr.kind {
             ExprKind::Literal(literal) => Ok(Plan::Constant(literal.value())),
             ExprKind::Ident(name) => Ok(self.name(expr, name)),
-            ExprKind::Select(select) => {
-                let mut attribute = self.attribute(&select.operand)?;
-                let field = Value::from(select.field.clone());
-                attribute.qualify(QualifierKey::Constant(field), false);
-                attribute.test = select.test;
-                Ok(Plan::Attribute(Box::new(attribute)))
-            }
+            ExprKind::Select(select) => self.select(select),
             ExprKind::Call(call) => self.call(expr, call),
             ExprKind::List(items, optional) => self.list(items, optional),
-            ExprKind::Map(entries) => {
-                let plan =
-                    |entry: &Entry| Ok((self.plan(&entry.key)?, self.plan(&entry.value)?, entry.optional));
-                let entries: Vec<_> = entries.iter().map(plan).collect::<Result<_, EvalError>>()?;
-                fold_map(entries)
-            }
-            ExprKind::Struct(name, fields) => {
-                let plan =
-                    |field: &FieldEntry| Ok((field.name.clone(), self.plan(&field.value)?, field.optional));
-                let fields = fields.iter().map(plan).collect::<Result<_, EvalError>>()?;
-                Ok(Plan::Object(name.clone(), fields))
-            }
+            ExprKind::Map(entries) => self.map(entries),
+            ExprKind::Struct(_, fields) => self.object(fields),
             ExprKind::Comprehension(it) => self.fold(it),
         }
+    }
+
+    fn select(&mut self, select: &Select) -> Step {
+        let mut attribute = self.attribute(&select.operand)?;
+        attribute.qualify(QualifierKey::Constant(select.field.clone().into()), false);
+        attribute.test = select.test;
+        Ok(Plan::Attribute(Box::new(attribute)))
+    }
+
+    fn map(&mut self, entries: &[Entry]) -> Step {
+        let plan = |entry: &Entry| Ok((self.plan(&entry.key)?, self.plan(&entry.value)?, entry.optional));
+        let entries: Vec<_> = entries.iter().map(plan).collect::<Result<_, EvalError>>()?;
+        if self.fold { fold_map(entries) } else { Ok(Plan::Map(entries)) }
+    }
+
+    fn object(&mut self, fields: &[FieldEntry]) -> Step {
+        let plan = |field: &FieldEntry| Ok((field.name.clone(), self.plan(&field.value)?, field.optional));
+        Ok(Plan::Object(fields.iter().map(plan).collect::<Result<_, EvalError>>()?))
     }
 
     fn name(&self, expr: &Expr, name: &Str) -> Plan {
@@ -169,8 +172,8 @@ impl Planner<'_> {
             _ => None,
         };
         match items.iter().map(constant).collect::<Option<Vec<_>>>() {
-            Some(values) => Ok(Plan::Constant(List::new(values).into())),
-            None => Ok(Plan::List(items)),
+            Some(values) if self.fold => Ok(Plan::Constant(List::new(values).into())),
+            _ => Ok(Plan::List(items)),
         }
     }
 
@@ -205,7 +208,8 @@ impl Planner<'_> {
             _ => {}
         }
         let site = site(&overloads, &arguments)?;
-        optimize(CallPlan { function: call.function.clone(), overloads, arguments, site })
+        let plan = CallPlan { function: call.function.clone(), overloads, arguments, site };
+        if self.fold { optimize(plan) } else { Ok(Plan::Call(Box::new(plan))) }
     }
 
     fn index(&mut self, call: &Call, optional: bool) -> Step {
@@ -288,7 +292,7 @@ fn site(overloads: &[Arc<Overload>], arguments: &[Plan]) -> Result<Site, EvalErr
     let pattern = overloads.iter().find_map(|overload| overload.pattern);
     let pattern = pattern.and_then(|argument| arguments.get(argument));
     let Some(Plan::Constant(Value::String(pattern))) = pattern else { return Ok(Site::default()) };
-    let regex = standard::regex(pattern).map_err(standard::regex_error)?;
+    let regex = standard::regex(pattern).map_err(|error| standard::regex_error(pattern, &error))?;
     Ok(Site { pattern: Some((pattern.to_str(), Arc::new(regex))) })
 }
 
@@ -302,8 +306,8 @@ fn optimize(mut call: CallPlan) -> Step {
         if list.is_empty() {
             return Ok(Plan::Constant(Value::Bool(false)));
         }
-        if let Some((keys, doubles)) = constant_set(list) {
-            return Ok(Plan::Member(Box::new(call.arguments.swap_remove(0)), keys, doubles));
+        if let Some(keys) = list.iter().map(|item| Key::of(&item.ok()?)).collect() {
+            return Ok(Plan::Member(Box::new(call.arguments.swap_remove(0)), keys));
         }
     }
     if let (true, [Plan::Constant(_)]) = (CONVERSIONS.contains(&call.function.as_str()), &call.arguments[..])
@@ -312,20 +316,6 @@ fn optimize(mut call: CallPlan) -> Step {
         return eval::call(&call, &[argument]).map(Plan::Constant);
     }
     Ok(Plan::Call(Box::new(call)))
-}
-
-/// The items as a set, if they can be hashed.
-fn constant_set(list: &List<'static>) -> Option<(HashSet<Key>, Vec<f64>)> {
-    let (mut keys, mut doubles) = (HashSet::new(), Vec::new());
-    for item in list.iter() {
-        match item.ok()? {
-            Value::Double(double) if Key::of(&Value::Double(double)).is_none() => doubles.push(double),
-            item => {
-                keys.insert(Key::of(&item)?);
-            }
-        }
-    }
-    Some((keys, doubles))
 }
 
 /// Rewrites `accumulator + [item]` so that the list grows in place; also inside a conditional.

@@ -1,6 +1,8 @@
 //! What can be done with an expression that has no errors?
 
 use super::check::Checked;
+use super::cost;
+use super::estimate::{Range, Sizes};
 use super::eval::{self, Activation, Budget, Evaluation};
 use super::plan::Planned;
 use super::types::Type;
@@ -20,6 +22,11 @@ impl Program {
     /// The type of its value.
     pub fn result_type(&self) -> &Type {
         self.checked.kind(self.checked.expr.id)
+    }
+
+    /// The bounds of what it may cost, given what is known about the sizes of things.
+    pub fn estimate(&self, sizes: &dyn Sizes) -> Range {
+        cost::estimate(&self.checked, sizes)
     }
 
     /// Its value with these variables, and what it did cost.

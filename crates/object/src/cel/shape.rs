@@ -7,6 +7,7 @@ use base64::Engine;
 use indexmap::IndexMap;
 
 use super::escape;
+use super::standard::written_offset;
 use super::types::Type;
 use super::value::{EvalError, List, Map, Outcome, Text, Value};
 use crate::time::{self, Moment};
@@ -170,11 +171,12 @@ fn read_text<'a>(text: &str, form: &Form) -> Outcome<'a> {
         }
         Form::Date => {
             let moment = Moment::parse(&format!("{text}T00:00:00Z"));
-            moment.map(Value::Timestamp).map_err(|error| refuse("date formatted string", &error))
+            moment.map(Value::from).map_err(|error| refuse("date formatted string", &error))
         }
         Form::DateTime => {
             let moment = Moment::parse(text);
-            moment.map(Value::Timestamp).map_err(|error| refuse("date-time formatted string", &error))
+            let value = moment.map(|moment| Value::Timestamp(moment, written_offset(text)));
+            value.map_err(|error| refuse("date-time formatted string", &error))
         }
         _ => {
             let bytes = base64::engine::general_purpose::STANDARD.decode(text);

@@ -7,7 +7,7 @@ mod unify;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::ast::{Comprehension, Expr, ExprKind, Id, Literal};
+use super::ast::{Comprehension, Entry, Expr, ExprKind, FieldEntry, Id, Literal};
 use super::environment::Environment;
 use super::function::Overload;
 use super::parse::{Issue, Parsed};
@@ -91,44 +91,56 @@ impl Checker<'_> {
         let id = expr.id;
         match &mut expr.kind {
             ExprKind::Literal(literal) => literal_type(literal),
-            ExprKind::Ident(name) => {
-                let name = name.clone();
-                self.name(id, &name).unwrap_or_else(|| self.undeclared(id, &name))
-            }
+            ExprKind::Ident(name) => self.ident(id, name),
             ExprKind::Select(_) => self.select(expr),
             ExprKind::Call(_) => self.call(expr),
             ExprKind::List(items, optional) => self.list(items, optional),
-            ExprKind::Map(entries) => {
-                let (mut keys, mut values) = (None, None);
-                for entry in entries {
-                    let key = self.check(&mut entry.key);
-                    keys = Some(self.join(keys, key));
-                    let value = self.check(&mut entry.value);
-                    let value = self.unwrap_optional(entry.value.id, value, entry.optional);
-                    values = Some(self.join(values, value));
-                }
-                let (keys, values) = (self.or_open(keys), self.or_open(values));
-                Type::map(keys, values)
-            }
+            ExprKind::Map(entries) => self.map(entries),
             ExprKind::Struct(name, fields) => {
                 let name = name.clone();
-                let object = self.object_type(id, &name);
-                for field in fields {
-                    let value = self.check(&mut field.value);
-                    let value = self.unwrap_optional(field.value.id, value, field.optional);
-                    let Some(object) = &object else { continue };
-                    let kind = self.field_type(field.id, object, &field.name);
-                    if !self.bindings.assign(&kind, &value) {
-                        let message = format!(
-                            "expected type of field '{}' is '{kind}' but provided type is '{value}'",
-                            field.name
-                        );
-                        self.report(field.id, message);
-                    }
-                }
-                object.map_or(Type::Error, Type::Object)
+                self.construct(id, &name, fields)
             }
             ExprKind::Comprehension(it) => self.comprehension(it),
+        }
+    }
+
+    fn ident(&mut self, id: Id, name: &str) -> Type {
+        self.name(id, name).unwrap_or_else(|| self.undeclared(id, name))
+    }
+
+    fn map(&mut self, entries: &mut [Entry]) -> Type {
+        let (mut keys, mut values) = (None, None);
+        for entry in entries {
+            let key = self.check(&mut entry.key);
+            keys = Some(self.join(keys, key));
+            let value = self.check(&mut entry.value);
+            let value = self.unwrap_optional(entry.value.id, value, entry.optional);
+            values = Some(self.join(values, value));
+        }
+        let (keys, values) = (self.or_open(keys), self.or_open(values));
+        Type::map(keys, values)
+    }
+
+    fn construct(&mut self, id: Id, name: &str, fields: &mut [FieldEntry]) -> Type {
+        let Some(known) = self.name(id, name) else { return self.undeclared(id, name) };
+        let object = self.object_type(id, &known);
+        for field in fields {
+            let value = self.check(&mut field.value);
+            let value = self.unwrap_optional(field.value.id, value, field.optional);
+            if let Some(object) = &object {
+                self.check_field(object, field, &value);
+            }
+        }
+        object.map_or(Type::Error, Type::Object)
+    }
+
+    fn check_field(&mut self, object: &str, field: &FieldEntry, value: &Type) {
+        let kind = self.field_type(field.id, object, &field.name);
+        if !self.bindings.assign(&kind, value) {
+            let name = &field.name;
+            let message =
+                format!("expected type of field '{name}' is '{kind}' but provided type is '{value}'");
+            self.report(field.id, message);
         }
     }
 
@@ -201,24 +213,17 @@ impl Checker<'_> {
         }
     }
 
-    fn object_type(&mut self, id: Id, name: &str) -> Option<Str> {
-        match self.name(id, name) {
-            Some(Type::Type(of)) => match &*of {
-                Type::Object(name) => Some(name.clone()),
-                other => {
-                    self.report(id, format!("'{other}' is not a message type"));
-                    None
-                }
+    /// The name of the object type that a name stands for.
+    fn object_type(&mut self, id: Id, known: &Type) -> Option<Str> {
+        let message = match known {
+            Type::Type(of) => match &**of {
+                Type::Object(name) => return Some(name.clone()),
+                other => format!("'{other}' is not a message type"),
             },
-            Some(other) => {
-                self.report(id, format!("'{other}' is not a type"));
-                None
-            }
-            None => {
-                self.undeclared(id, name);
-                None
-            }
-        }
+            other => format!("'{other}' is not a type"),
+        };
+        self.report(id, message);
+        None
     }
 
     fn list(&mut self, items: &mut [Expr], optional: &[usize]) -> Type {

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::{compare, cost, equal, int, list};
+use super::{MAX_ITEMS, compare, cost, equal, int, list};
 use crate::Str;
 use crate::cel::ast::{ACCUMULATOR, Comprehension, Expr, ExprKind, Literal};
 use crate::cel::{
@@ -207,6 +207,7 @@ fn flatten_into<'a>(list: &List<'a>, depth: u64, flat: &mut Vec<Value<'a>>) -> R
     for item in list.iter() {
         match item? {
             Value::List(inner) if depth > 0 => flatten_into(&inner, depth - 1, flat)?,
+            _ if flat.len() >= MAX_ITEMS => return Err(EvalError::CostLimit),
             item => flat.push(item),
         }
     }
@@ -214,7 +215,11 @@ fn flatten_into<'a>(list: &List<'a>, depth: u64, flat: &mut Vec<Value<'a>>) -> R
 }
 
 fn range<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
-    Ok((0..int(arguments, 0)?).map(Value::Int).collect::<Vec<_>>().into())
+    let n_items = int(arguments, 0)?;
+    if n_items > MAX_ITEMS as i64 {
+        return Err(EvalError::CostLimit);
+    }
+    Ok((0..n_items).map(Value::Int).collect::<Vec<_>>().into())
 }
 
 fn distinct<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {

@@ -33,11 +33,11 @@ mod tests;
 mod url;
 
 use super::function::Library;
-use super::standard::{compare, equal, regex_error, show, to_text};
+use super::standard::{self, compare, equal, regex_error, to_text};
 use super::value::{EvalError, List, Opaque, Value};
 
 pub use authorizer::{Authorize, Decision, Question, Resource, Subject, Target, authorizer, resource_check};
-pub use patch::library as json_patch;
+pub use patch::{library as json_patch, with_json_patch};
 pub(super) use string_format::check as check_format;
 
 /// The libraries of the base environment, each with the version that it came with.
@@ -60,6 +60,20 @@ pub fn libraries() -> Vec<Library> {
         semver::library(),
         lists::library(),
     ]
+}
+
+/// No function makes a longer list: upstream's limit of a call's cost, which each item counts against.
+const MAX_ITEMS: usize = 1_000_000;
+
+/// No function makes a longer text: to go through it once would cost more than a call may.
+const MAX_TEXT: usize = 10_000_000;
+
+/// A value in a message. What has parts is told by its type only: parts may be shared, and many.
+fn show(value: &Value) -> String {
+    match value {
+        Value::List(_) | Value::Map(_) | Value::Optional(_) => value.type_name().to_string(),
+        _ => standard::show(value),
+    }
 }
 
 fn text<'v>(arguments: &'v [Value], index: usize) -> Result<&'v str, EvalError> {

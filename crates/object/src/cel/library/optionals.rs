@@ -61,7 +61,7 @@ fn is_zero(value: &Value) -> bool {
         Value::Bytes(bytes) => bytes.is_empty(),
         Value::List(list) => list.is_empty(),
         Value::Map(map) => map.is_empty(),
-        Value::Timestamp(moment) => *moment == Moment::ZERO,
+        Value::Timestamp(moment, _) => *moment == Moment::ZERO,
         Value::Type(_) | Value::Optional(_) | Value::Opaque(_) => false,
     }
 }

@@ -1,9 +1,17 @@
 //! What an expression needs to write a JSON patch.
 
 use super::{cost, text};
-use crate::cel::{Library, Outcome, Site, Type, Value};
+use crate::cel::{Environment, Library, Outcome, Site, Type, Value};
 
-/// `jsonpatch.escapeKey`. Only expressions that change objects have it.
+/// With `jsonpatch.escapeKey` and the type `JSONPatch`, which only expressions that change objects have. A patch
+/// is a map from the names of its fields.
+pub fn with_json_patch(environment: Environment) -> Environment {
+    let texts = ["op", "path", "from"].map(|field| (field.into(), Type::String));
+    let fields = texts.into_iter().chain([("value".into(), Type::Dyn)]);
+    environment.with_library(library()).with_object("JSONPatch", fields)
+}
+
+/// `jsonpatch.escapeKey` alone.
 pub fn library() -> Library {
     let functions = functions! {
         "jsonpatch.escapeKey" {

@@ -42,7 +42,7 @@ fn matches(site: &Site, arguments: &[Value], limit: usize) -> Result<Vec<String>
     let (whole, pattern) = (text(arguments, 0)?, text(arguments, 1)?);
     let regex = site
         .regex(pattern)
-        .map_err(|error| EvalError::new(format!("Illegal regex: {}", regex_error(error))))?;
+        .map_err(|error| EvalError::new(format!("Illegal regex: {}", regex_error(pattern, &error))))?;
     Ok(regex.find_iter(whole).take(limit).map(|found| found.as_str().to_owned()).collect())
 }
 

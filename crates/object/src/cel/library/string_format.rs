@@ -3,7 +3,7 @@
 //! Kubernetes: the numbers of `%f` and `%e` are written as people in the USA would, with commas and powers of ten,
 //! and the precision of `%e` is its width (cel-go, ext/formatting.go, version 2 of the library).
 
-use super::{list, text, to_text};
+use super::{MAX_TEXT, list, text, to_text};
 use crate::cel::ast::{Expr, ExprKind, Id};
 use crate::cel::{EvalError, List, Map, Outcome, Site, Type, Value};
 use crate::json::quote;
@@ -35,7 +35,11 @@ pub(super) fn run<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
             None => Err("unexpected end of string".to_owned().into()),
         }
     });
-    outcome.map(Value::from).map_err(|error| EvalError::new(error.message))
+    match outcome {
+        Ok(text) if text.len() <= MAX_TEXT => Ok(text.into()),
+        Err(error) if !error.message.ends_with(TOO_LONG) => Err(EvalError::new(error.message)),
+        _ => Err(EvalError::CostLimit),
+    }
 }
 
 /// Checks a call of which text and list are literals: are there as many items as the text wants, of types that
@@ -307,9 +311,8 @@ fn plain(value: &Value) -> Result<String, String> {
 }
 
 fn write_list(list: &List) -> Result<String, String> {
-    let items: Result<Vec<String>, String> =
-        list.iter().map(|item| write_literal(&item.map_err(|error| error.to_string())?)).collect();
-    Ok(format!("[{}]", items?.join(", ")))
+    let items = list.iter().map(|item| write_literal(&item.map_err(|error| error.to_string())?));
+    Ok(format!("[{}]", joined(items)?))
 }
 
 fn write_map(map: &Map) -> Result<String, String> {
@@ -319,9 +322,26 @@ fn write_map(map: &Map) -> Result<String, String> {
         entries.push((write_key(&key)?, write_literal(&value)?));
     }
     entries.sort();
-    let entries: Vec<String> = entries.into_iter().map(|(key, value)| format!("{key}:{value}")).collect();
-    Ok(format!("{{{}}}", entries.join(", ")))
+    Ok(format!("{{{}}}", joined(entries.into_iter().map(|(key, value)| Ok(format!("{key}:{value}"))))?))
 }
+
+/// Invariant: gives up as soon as the whole is too long. Lists may share what is in them, so a small value can be a
+/// text without end.
+fn joined(parts: impl Iterator<Item = Result<String, String>>) -> Result<String, String> {
+    let mut whole = String::new();
+    for part in parts {
+        if !whole.is_empty() {
+            whole.push_str(", ");
+        }
+        whole.push_str(&part?);
+        if whole.len() > MAX_TEXT {
+            return Err(TOO_LONG.into());
+        }
+    }
+    Ok(whole)
+}
+
+const TOO_LONG: &str = "text too long";
 
 fn write_key(key: &Value) -> Result<String, String> {
     match key {
@@ -337,7 +357,7 @@ fn write_literal(value: &Value) -> Result<String, String> {
         }
         Value::String(text) => Ok(quote(text)),
         Value::Bytes(_) => Ok(format!("b{}", quote(&plain(value)?))),
-        Value::Timestamp(_) => Ok(format!("timestamp({})", quote(&plain(value)?))),
+        Value::Timestamp(..) => Ok(format!("timestamp({})", quote(&plain(value)?))),
         Value::Duration(_) => Ok(format!("duration({})", quote(&plain(value)?))),
         Value::Double(double) if double.is_nan() => Ok("\"NaN\"".into()),
         Value::Double(double) if double.is_infinite() => {

@@ -1,6 +1,6 @@
 //! What can be done with text: cut, join, search, replace. Positions count characters.
 
-use super::{cost, int, list, show, string_format, text, texts};
+use super::{MAX_TEXT, cost, int, list, show, string_format, text, texts};
 use crate::cel::ast::Literal;
 use crate::cel::{
     CallEstimate, EvalError, Library, Node, Outcome, Range, Site, Sizing, TRAVERSAL, Type, Value,
@@ -80,8 +80,8 @@ fn out_of_range(index: i64) -> EvalError {
 
 /// Where the character number `index` begins; the end of the text is a place, too.
 fn offset(text: &str, index: i64) -> Result<usize, EvalError> {
-    let ends = text.char_indices().map(|(offset, _)| offset).chain([text.len()]);
-    usize::try_from(index).ok().and_then(|index| ends.skip(index).next()).ok_or_else(|| out_of_range(index))
+    let mut ends = text.char_indices().map(|(offset, _)| offset).chain([text.len()]);
+    usize::try_from(index).ok().and_then(|index| ends.nth(index)).ok_or_else(|| out_of_range(index))
 }
 
 fn char_at<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
@@ -138,7 +138,12 @@ fn substring<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
 fn replace<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     let (whole, old, new) = (text(arguments, 0)?, text(arguments, 1)?, text(arguments, 2)?);
     let limit = if arguments.len() > 3 { int(arguments, 3)? } else { -1 };
-    Ok(whole.replacen(old, new, usize::try_from(limit).unwrap_or(usize::MAX)).into())
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let n_found = whole.matches(old).take(limit).count();
+    if n_found.saturating_mul(new.len()).saturating_add(whole.len()) > MAX_TEXT {
+        return Err(EvalError::CostLimit);
+    }
+    Ok(whole.replacen(old, new, limit).into())
 }
 
 fn split<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
@@ -169,6 +174,9 @@ fn join<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
             return Err(EvalError::new(format!("join: invalid input: {}", show(&item))));
         };
         joined.push_str(part);
+        if joined.len() > MAX_TEXT {
+            return Err(EvalError::CostLimit);
+        }
     }
     Ok(joined.into())
 }

@@ -1,7 +1,7 @@
 //! How is `a && b && c && d` nested? So that no path is longer than need be: cel-go does it too, and the
 //! estimate of costs can tell.
 
-use super::call;
+use super::nodes::call;
 use crate::cel::ast::{Expr, Id};
 
 /// One tree of all terms; `operators` has one number less than there are terms.

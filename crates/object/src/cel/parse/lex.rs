@@ -141,8 +141,8 @@ pub(crate) struct Token {
     pub(crate) text: String,
 }
 
-/// Every word, the last being the end; and what is none.
-pub(super) fn lex(text: &[char]) -> (Vec<Token>, Vec<Issue>) {
+/// Every word, the last being the end; and what is none, which is blotted out in the text.
+pub(super) fn lex(text: &mut [char]) -> (Vec<Token>, Vec<Issue>) {
     let (mut tokens, mut issues, mut at) = (Vec::new(), Vec::new(), 0);
     while at < text.len() {
         let scan = Scan { text, at };
@@ -154,11 +154,13 @@ pub(super) fn lex(text: &[char]) -> (Vec<Token>, Vec<Issue>) {
                 at = end;
             }
             (None, stuck) => {
-                let wrong: String = text[at..text.len().min(stuck + 1)].iter().collect();
+                let end = text.len().min(stuck + 1);
+                let wrong: String = text[at..end].iter().collect();
                 issues.push(Issue::new(
                     at,
                     format!("Syntax error: token recognition error at: '{}'", escape(&wrong)),
                 ));
+                text[at..end].fill('\0');
                 at = stuck + 1;
             }
         }

@@ -8,19 +8,23 @@ mod diagnose;
 mod lex;
 mod literal;
 mod macros;
+mod nodes;
+mod primary;
 mod source;
 
-use super::ast::{Call, Entry, Expr, ExprKind, FieldEntry, Id, Literal, Select};
-use super::escape::RESERVED;
-use super::function::{Expander, Macro};
+use super::ast::{Expr, ExprKind, Id, Literal, Select};
+use super::function::Macro;
 use crate::Str;
-pub(crate) use lex::{Kind, Token};
+use lex::{Kind, Token};
 pub(super) use macros::{optional, standard, two_variables};
+use nodes::call;
 pub use source::{CompileError, Issue};
 
 /// No expression may be longer, in characters.
 const MAX_LENGTH: usize = 100_000;
-/// No rule of the grammar may be inside itself so often.
+/// After so many errors nobody looks any further.
+const MAX_ISSUES: usize = 100;
+/// Nothing may be inside itself more often.
 const MAX_DEPTH: u32 = 250;
 
 /// A tree, and where its nodes begin.
@@ -40,13 +44,13 @@ impl Parsed {
 
 /// Reads an expression, expanding macros.
 pub(crate) fn parse(text: &str, macros: &[Macro]) -> Result<Parsed, CompileError> {
-    let characters: Vec<char> = text.chars().collect();
+    let mut characters: Vec<char> = text.chars().collect();
     if characters.len() > MAX_LENGTH {
         let size = characters.len();
         let message = format!("expression code point size exceeds limit: size: {size}, limit {MAX_LENGTH}");
         return Err(CompileError::new(text, vec![Issue::nowhere(message)]));
     }
-    let (tokens, mut issues) = lex::lex(&characters);
+    let (tokens, mut issues) = lex::lex(&mut characters);
     let mut parser = Parser {
         tokens: &tokens,
         next: 0,
@@ -54,7 +58,8 @@ pub(crate) fn parse(text: &str, macros: &[Macro]) -> Result<Parsed, CompileError
         positions: vec![0],
         macro_at: 0,
         issues: Vec::new(),
-        depth: Depth::default(),
+        depth: 0,
+        heights: vec![0],
     };
     let outcome = parser.start();
     match outcome {
@@ -65,6 +70,8 @@ pub(crate) fn parse(text: &str, macros: &[Macro]) -> Result<Parsed, CompileError
         Err(Stop::TooDeep(message)) => issues.push(Issue::nowhere(message)),
         Err(Stop::Syntax) => issues.extend(diagnose::diagnose(&tokens, &characters)),
     }
+    // The parser gives up after so many, and one that says so.
+    issues.truncate(MAX_ISSUES + 1);
     Err(CompileError::new(text, issues))
 }
 
@@ -77,23 +84,6 @@ enum Stop {
 
 type Parse<T = Expr> = Result<T, Stop>;
 
-/// How often each recursive rule is inside itself.
-#[derive(Default)]
-struct Depth {
-    expr: u32,
-    relation: u32,
-    calc: u32,
-    member: u32,
-}
-
-fn deeper(depth: &mut u32) -> Parse<()> {
-    *depth += 1;
-    if *depth > MAX_DEPTH {
-        return Err(Stop::TooDeep(format!("expression recursion limit exceeded: {MAX_DEPTH}")));
-    }
-    Ok(())
-}
-
 struct Parser<'a> {
     tokens: &'a [Token],
     next: usize,
@@ -102,36 +92,27 @@ struct Parser<'a> {
     /// Where the macro begins that is being expanded.
     macro_at: u32,
     issues: Vec<Issue>,
-    depth: Depth,
+    /// How many expressions are being read that are inside of each other.
+    depth: u32,
+    /// For each node how many operators, selections and the like are inside of each other in it.
+    heights: Vec<u32>,
 }
 
-/// A rank of operators that bind equally, and their names.
-fn relation(kind: Kind) -> Option<&'static str> {
+/// The name and the rank of an operator between two operands; a higher rank binds closer.
+fn operator(kind: Kind) -> Option<(&'static str, u8)> {
     Some(match kind {
-        Kind::Less => "_<_",
-        Kind::LessEquals => "_<=_",
-        Kind::Greater => "_>_",
-        Kind::GreaterEquals => "_>=_",
-        Kind::Equals => "_==_",
-        Kind::NotEquals => "_!=_",
-        Kind::In => "@in",
-        _ => return None,
-    })
-}
-
-fn product(kind: Kind) -> Option<&'static str> {
-    Some(match kind {
-        Kind::Star => "_*_",
-        Kind::Slash => "_/_",
-        Kind::Percent => "_%_",
-        _ => return None,
-    })
-}
-
-fn sum(kind: Kind) -> Option<&'static str> {
-    Some(match kind {
-        Kind::Plus => "_+_",
-        Kind::Minus => "_-_",
+        Kind::Less => ("_<_", 1),
+        Kind::LessEquals => ("_<=_", 1),
+        Kind::Greater => ("_>_", 1),
+        Kind::GreaterEquals => ("_>=_", 1),
+        Kind::Equals => ("_==_", 1),
+        Kind::NotEquals => ("_!=_", 1),
+        Kind::In => ("@in", 1),
+        Kind::Plus => ("_+_", 2),
+        Kind::Minus => ("_-_", 2),
+        Kind::Star => ("_*_", 3),
+        Kind::Slash => ("_/_", 3),
+        Kind::Percent => ("_%_", 3),
         _ => return None,
     })
 }
@@ -140,79 +121,66 @@ impl Parser<'_> {
     fn start(&mut self) -> Parse {
         let expr = self.expr()?;
         self.expect(Kind::Eof)?;
+        if self.heights[expr.id as usize] > MAX_DEPTH {
+            return Err(Stop::TooDeep("max recursion depth exceeded".into()));
+        }
         Ok(expr)
     }
 
     fn expr(&mut self) -> Parse {
-        deeper(&mut self.depth.expr)?;
-        let condition = self.logical(Kind::Or)?;
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(Stop::TooDeep(format!("expression recursion limit exceeded: {MAX_DEPTH}")));
+        }
+        let condition = self.logical()?;
         let expr = match self.accept(Kind::Question) {
             Some(question) => {
                 let id = self.id_at(question);
-                let then = self.logical(Kind::Or)?;
+                let then = self.logical()?;
                 self.expect(Kind::Colon)?;
                 let otherwise = self.expr()?;
-                call(id, "_?_:_", vec![condition, then, otherwise])
+                self.counted(id, "_?_:_", vec![condition, then, otherwise])
             }
             None => condition,
         };
-        self.depth.expr -= 1;
+        self.depth -= 1;
         Ok(expr)
     }
 
-    /// `a || b || c`, or with `&&` one rank below.
-    fn logical(&mut self, operator: Kind) -> Parse {
-        let term = |parser: &mut Self| match operator {
-            Kind::Or => parser.logical(Kind::And),
-            _ => parser.relation(),
-        };
-        let (mut terms, mut operators) = (vec![term(self)?], Vec::new());
-        while let Some(at) = self.accept(operator) {
-            terms.push(term(self)?);
-            operators.push(self.id_at(at));
+    /// `a && b || c && d`: terms, each of factors.
+    fn logical(&mut self) -> Parse {
+        let (mut terms, mut ors) = (Vec::new(), Vec::new());
+        let (mut factors, mut ands) = (Vec::new(), Vec::new());
+        loop {
+            factors.push(self.binary(0)?);
+            if let Some(at) = self.accept(Kind::And) {
+                ands.push(self.id_at(at));
+                continue;
+            }
+            terms.push(self.join("_&&_", std::mem::take(&mut factors), std::mem::take(&mut ands)));
+            match self.accept(Kind::Or) {
+                Some(at) => ors.push(self.id_at(at)),
+                None => return Ok(self.join("_||_", terms, ors)),
+            }
         }
-        let name = if operator == Kind::Or { "_||_" } else { "_&&_" };
-        Ok(balance::balance(name, terms, &operators))
     }
 
-    fn relation(&mut self) -> Parse {
-        deeper(&mut self.depth.relation)?;
-        let before = self.depth.relation;
-        let mut left = self.sum()?;
-        while let Some((at, name)) = self.accept_any(relation) {
-            deeper(&mut self.depth.relation)?;
-            let id = self.id_at(at);
-            let right = self.sum()?;
-            left = call(id, name, vec![left, right]);
-        }
-        self.depth.relation = before - 1;
-        Ok(left)
+    fn join(&mut self, name: &str, terms: Vec<Expr>, operators: Vec<Id>) -> Expr {
+        let highest = self.highest(&terms);
+        let expr = balance::balance(name, terms, &operators);
+        self.heights[expr.id as usize] = highest;
+        expr
     }
 
-    fn sum(&mut self) -> Parse {
-        deeper(&mut self.depth.calc)?;
-        let before = self.depth.calc;
-        let mut left = self.product()?;
-        while let Some((at, name)) = self.accept_any(sum) {
-            deeper(&mut self.depth.calc)?;
-            let id = self.id_at(at);
-            let right = self.product()?;
-            left = call(id, name, vec![left, right]);
-        }
-        self.depth.calc = before - 1;
-        Ok(left)
-    }
-
-    fn product(&mut self) -> Parse {
-        let before = self.depth.calc;
+    /// Operators of at least a rank; those of the same rank are nested to the left.
+    fn binary(&mut self, least: u8) -> Parse {
         let mut left = self.unary()?;
-        while let Some((at, name)) = self.accept_any(product) {
-            deeper(&mut self.depth.calc)?;
-            let id = self.id_at(at);
-            let right = self.unary()?;
-            left = call(id, name, vec![left, right]);
+        while let Some((name, rank)) = operator(self.peek()).filter(|(_, rank)| *rank >= least) {
+            let id = self.id_at(self.tokens[self.next].at);
+            self.next += 1;
+            let right = self.binary(rank + 1)?;
+            left = self.counted(id, name, vec![left, right]);
         }
-        self.depth.calc = before;
         Ok(left)
     }
 
@@ -234,6 +202,10 @@ impl Parser<'_> {
         let odd = n_operators % 2 == 1;
         let id = if odd { self.id_at(first) } else { 0 };
         let operand = self.member()?;
+        let highest = self.heights[operand.id as usize];
+        if odd {
+            self.heights[id as usize] = highest;
+        }
         Ok(if odd { call(id, name, vec![operand]) } else { operand })
     }
 
@@ -242,8 +214,6 @@ impl Parser<'_> {
     }
 
     fn member(&mut self) -> Parse {
-        deeper(&mut self.depth.member)?;
-        let before = self.depth.member;
         let mut member = self.primary()?;
         loop {
             member = match self.peek() {
@@ -251,9 +221,7 @@ impl Parser<'_> {
                 Kind::LeftBracket => self.index(member)?,
                 _ => break,
             };
-            deeper(&mut self.depth.member)?;
         }
-        self.depth.member = before - 1;
         Ok(member)
     }
 
@@ -264,7 +232,7 @@ impl Parser<'_> {
         if optional {
             let id = self.id_at(dot);
             let field = self.node_at(name_at, ExprKind::Literal(Literal::String(name)));
-            return Ok(call(id, "_?._", vec![operand, field]));
+            return Ok(self.counted(id, "_?._", vec![operand, field]));
         }
         if self.peek() == Kind::LeftParen && self.tokens[self.next - 1].kind == Kind::Ident {
             let open = self.expect(Kind::LeftParen)?;
@@ -272,8 +240,11 @@ impl Parser<'_> {
             let arguments = self.arguments()?;
             return Ok(self.call_or_macro(id, name, Some(operand), arguments));
         }
+        let height = self.heights[operand.id as usize] + 1;
         let select = Select { operand, field: name, test: false };
-        Ok(self.node_at(dot, ExprKind::Select(Box::new(select))))
+        let expr = self.node_at(dot, ExprKind::Select(Box::new(select)));
+        self.heights[expr.id as usize] = height;
+        Ok(expr)
     }
 
     fn field_name(&mut self) -> Parse<(usize, Str)> {
@@ -293,7 +264,7 @@ impl Parser<'_> {
         let name = if self.accept(Kind::Question).is_some() { "_[?_]" } else { "_[_]" };
         let index = self.expr()?;
         self.expect(Kind::RightBracket)?;
-        Ok(call(id, name, vec![operand, index]))
+        Ok(self.counted(id, name, vec![operand, index]))
     }
 
     fn arguments(&mut self) -> Parse<Vec<Expr>> {
@@ -310,167 +281,6 @@ impl Parser<'_> {
         }
     }
 
-    fn primary(&mut self) -> Parse {
-        match self.peek() {
-            Kind::Dot | Kind::Ident => self.name(),
-            Kind::LeftParen => {
-                self.next += 1;
-                let expr = self.expr()?;
-                self.expect(Kind::RightParen)?;
-                Ok(expr)
-            }
-            Kind::LeftBracket => self.list(),
-            Kind::LeftBrace => self.map(),
-            _ => self.literal(),
-        }
-    }
-
-    /// A name, a call, or an object.
-    fn name(&mut self) -> Parse {
-        let start = self.tokens[self.next].at;
-        let dot = if self.accept(Kind::Dot).is_some() { "." } else { "" };
-        if self.at_object() {
-            return self.object(dot);
-        }
-        let token = &self.tokens[self.next];
-        let at = self.expect(Kind::Ident)?;
-        let reserved = RESERVED.contains(&token.text.as_str());
-        let name: Str = format!("{dot}{}", token.text).into();
-        let expr = match self.accept(Kind::LeftParen) {
-            Some(open) => {
-                let id = if reserved { 0 } else { self.id_at(open) };
-                let arguments = self.arguments()?;
-                if reserved {
-                    return Ok(self.refuse(start, format!("reserved identifier: {}", token.text)));
-                }
-                self.call_or_macro(id, name, None, arguments)
-            }
-            None if reserved => self.refuse(start, format!("reserved identifier: {}", token.text)),
-            None => self.node_at(at, ExprKind::Ident(name)),
-        };
-        Ok(expr)
-    }
-
-    /// Whether names with dots between them are followed by a brace.
-    fn at_object(&self) -> bool {
-        let mut ahead = 0;
-        while self.peek_at(ahead) == Kind::Ident && self.peek_at(ahead + 1) == Kind::Dot {
-            ahead += 2;
-        }
-        self.peek_at(ahead) == Kind::Ident && self.peek_at(ahead + 1) == Kind::LeftBrace
-    }
-
-    fn object(&mut self, dot: &str) -> Parse {
-        let mut name = String::from(dot);
-        while self.peek() != Kind::LeftBrace {
-            name.push_str(&self.tokens[self.next].text);
-            self.next += 1;
-        }
-        let open = self.expect(Kind::LeftBrace)?;
-        let id = self.id_at(open);
-        let fields = self.separated(Kind::RightBrace, |parser| {
-            let optional = parser.accept(Kind::Question).is_some();
-            let (_, name) = parser.field_name()?;
-            let colon = parser.expect(Kind::Colon)?;
-            let id = parser.id_at(colon);
-            Ok(FieldEntry { id, name, value: parser.expr()?, optional })
-        })?;
-        Ok(Expr { id, kind: ExprKind::Struct(name.into(), fields) })
-    }
-
-    fn map(&mut self) -> Parse {
-        let open = self.expect(Kind::LeftBrace)?;
-        let id = self.id_at(open);
-        let entries = self.separated(Kind::RightBrace, |parser| {
-            let optional = parser.accept(Kind::Question).is_some();
-            let key = parser.expr()?;
-            let colon = parser.expect(Kind::Colon)?;
-            let id = parser.id_at(colon);
-            Ok(Entry { id, key, value: parser.expr()?, optional })
-        })?;
-        Ok(Expr { id, kind: ExprKind::Map(entries) })
-    }
-
-    /// Items with commas between them, perhaps one after the last, and what closes them.
-    fn separated<T>(&mut self, close: Kind, mut item: impl FnMut(&mut Self) -> Parse<T>) -> Parse<Vec<T>> {
-        let mut items = Vec::new();
-        let mut more = self.peek() != close && self.peek() != Kind::Comma;
-        while more {
-            items.push(item(self)?);
-            more = self.peek() == Kind::Comma && self.peek_at(1) != close;
-            self.next += usize::from(more);
-        }
-        self.accept(Kind::Comma);
-        self.expect(close)?;
-        Ok(items)
-    }
-
-    fn list(&mut self) -> Parse {
-        let open = self.expect(Kind::LeftBracket)?;
-        let id = self.id_at(open);
-        let items = self.separated(Kind::RightBracket, |parser| {
-            let optional = parser.accept(Kind::Question).is_some();
-            Ok((parser.expr()?, optional))
-        })?;
-        let optional = items.iter().enumerate().filter(|(_, item)| item.1).map(|(index, _)| index).collect();
-        let items = items.into_iter().map(|(item, _)| item).collect();
-        Ok(Expr { id, kind: ExprKind::List(items, optional) })
-    }
-
-    fn literal(&mut self) -> Parse {
-        let start = self.tokens[self.next].at;
-        let negative = self.at_signed_number();
-        self.next += usize::from(negative);
-        let token = &self.tokens[self.next];
-        let literal = literal::read(token.kind, &token.text, negative).ok_or(Stop::Syntax)?;
-        self.next += 1;
-        Ok(match literal {
-            Ok(literal) => self.node_at(start, ExprKind::Literal(literal)),
-            Err(message) => self.refuse(start, message),
-        })
-    }
-
-    fn call_or_macro(&mut self, id: Id, name: Str, target: Option<Expr>, arguments: Vec<Expr>) -> Expr {
-        let found = self.macros.iter().rev().find(|it| {
-            it.name == name && it.member == target.is_some() && it.arity.is_none_or(|n| n == arguments.len())
-        });
-        if let Some(found) = found {
-            self.macro_at = self.positions[id as usize];
-            match (found.expand)(self, target.as_ref(), &arguments) {
-                Ok(Some(expr)) => return expr,
-                Ok(None) => {}
-                Err(error) => {
-                    let at = self.positions.get(error.at as usize).copied().unwrap_or_default();
-                    return self.refuse(at as usize, error.message);
-                }
-            }
-        }
-        Expr { id, kind: ExprKind::Call(Box::new(Call { function: name, target, arguments })) }
-    }
-
-    fn refuse(&mut self, at: usize, message: impl Into<String>) -> Expr {
-        self.report(at, message);
-        self.node_at(at, ExprKind::Literal(Literal::Null))
-    }
-
-    fn report(&mut self, at: usize, message: impl Into<String>) {
-        self.issues.push(Issue::new(at, message));
-    }
-
-    fn id_at(&mut self, at: usize) -> Id {
-        self.positions.push(at as u32);
-        (self.positions.len() - 1) as Id
-    }
-
-    fn node_at(&mut self, at: usize, kind: ExprKind) -> Expr {
-        Expr { id: self.id_at(at), kind }
-    }
-
-    fn renumber(&mut self, expr: &mut Expr) {
-        expr.id = self.id_at(self.positions[expr.id as usize] as usize);
-        expr.children_mut().into_iter().for_each(|child| self.renumber(child));
-    }
-
     fn peek(&self) -> Kind {
         self.peek_at(0)
     }
@@ -485,30 +295,7 @@ impl Parser<'_> {
         Some(token.at)
     }
 
-    fn accept_any(&mut self, name: fn(Kind) -> Option<&'static str>) -> Option<(usize, &'static str)> {
-        let token = self.tokens.get(self.next)?;
-        let name = name(token.kind)?;
-        self.next += 1;
-        Some((token.at, name))
-    }
-
     fn expect(&mut self, kind: Kind) -> Parse<usize> {
         self.accept(kind).ok_or(Stop::Syntax)
     }
-}
-
-impl Expander for Parser<'_> {
-    fn node(&mut self, kind: ExprKind) -> Expr {
-        self.node_at(self.macro_at as usize, kind)
-    }
-
-    fn copy(&mut self, expr: &Expr) -> Expr {
-        let mut copy = expr.clone();
-        self.renumber(&mut copy);
-        copy
-    }
-}
-
-fn call(id: Id, function: &str, arguments: Vec<Expr>) -> Expr {
-    Expr { id, kind: ExprKind::Call(Box::new(Call { function: function.into(), target: None, arguments })) }
 }

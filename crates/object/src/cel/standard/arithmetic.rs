@@ -77,10 +77,12 @@ fn add<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
         [Value::String(left), Value::String(right)] => format!("{}{}", &**left, &**right).into(),
         [Value::Bytes(left), Value::Bytes(right)] => Value::Bytes([&left[..], &right[..]].concat().into()),
         [Value::Duration(left), Value::Duration(right)] => {
-            Value::Duration(left.checked_add(*right).ok_or_else(duration_overflow)?)
+            Value::Duration(left.checked_add(*right).ok_or_else(int_overflow)?)
         }
-        [Value::Duration(span), Value::Timestamp(moment)]
-        | [Value::Timestamp(moment), Value::Duration(span)] => shift(moment, i128::from(*span))?,
+        [Value::Duration(span), Value::Timestamp(moment, offset)]
+        | [Value::Timestamp(moment, offset), Value::Duration(span)] => {
+            shift(moment, *offset, i128::from(*span))?
+        }
         [Value::List(left), Value::List(right)] => concatenate(left, right)?.into(),
         _ => return Err(EvalError::no_such_overload()),
     })
@@ -96,12 +98,14 @@ fn subtract<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
         }
         [Value::Double(left), Value::Double(right)] => Value::Double(left - right),
         [Value::Duration(left), Value::Duration(right)] => {
-            Value::Duration(left.checked_sub(*right).ok_or_else(duration_overflow)?)
+            Value::Duration(left.checked_sub(*right).ok_or_else(int_overflow)?)
         }
-        [Value::Timestamp(moment), Value::Duration(span)] => shift(moment, -i128::from(*span))?,
-        [Value::Timestamp(left), Value::Timestamp(right)] => {
+        [Value::Timestamp(moment, offset), Value::Duration(span)] => {
+            shift(moment, *offset, -i128::from(*span))?
+        }
+        [Value::Timestamp(left, _), Value::Timestamp(right, _)] => {
             let span = i64::try_from(nanos(left) - nanos(right));
-            Value::Duration(span.map_err(|_| duration_overflow())?)
+            Value::Duration(span.map_err(|_| int_overflow())?)
         }
         _ => return Err(EvalError::no_such_overload()),
     })
@@ -198,10 +202,11 @@ fn nanos(moment: &Moment) -> i128 {
     i128::from(moment.seconds) * 1_000_000_000 + i128::from(moment.nanos)
 }
 
-fn shift<'a>(from: &Moment, span: i128) -> Outcome<'a> {
+fn shift<'a>(from: &Moment, offset: i32, span: i128) -> Outcome<'a> {
     let nanos = nanos(from) + span;
     let seconds = nanos.div_euclid(1_000_000_000) as i64;
-    moment(seconds, nanos.rem_euclid(1_000_000_000) as u32).map(Value::Timestamp)
+    let moment = moment(seconds, nanos.rem_euclid(1_000_000_000) as u32)?;
+    Ok(Value::Timestamp(moment, offset))
 }
 
 pub(super) fn int_overflow() -> EvalError {
@@ -210,8 +215,4 @@ pub(super) fn int_overflow() -> EvalError {
 
 pub(super) fn uint_overflow() -> EvalError {
     EvalError::new("unsigned integer overflow")
-}
-
-fn duration_overflow() -> EvalError {
-    EvalError::new("duration overflow")
 }

@@ -17,7 +17,7 @@ pub(crate) fn equal(one: &Value, other: &Value) -> bool {
         (Value::String(one), Value::String(other)) => **one == **other,
         (Value::Bytes(one), Value::Bytes(other)) => one == other,
         (Value::Duration(one), Value::Duration(other)) => one == other,
-        (Value::Timestamp(one), Value::Timestamp(other)) => one == other,
+        (Value::Timestamp(one, _), Value::Timestamp(other, _)) => one == other,
         (Value::Type(one), Value::Type(other)) => one == other,
         (Value::Optional(None), Value::Optional(None)) => true,
         (Value::Optional(Some(one)), Value::Optional(Some(other))) => equal(one, other),
@@ -64,7 +64,7 @@ pub(crate) fn compare(one: &Value, other: &Value) -> Option<Ordering> {
         (Value::String(one), Value::String(other)) => Some((**one).cmp(other)),
         (Value::Bytes(one), Value::Bytes(other)) => Some(one.cmp(other)),
         (Value::Duration(one), Value::Duration(other)) => Some(one.cmp(other)),
-        (Value::Timestamp(one), Value::Timestamp(other)) => Some(one.cmp(other)),
+        (Value::Timestamp(one, _), Value::Timestamp(other, _)) => Some(one.cmp(other)),
         _ => compare_numbers(one, other),
     }
 }

@@ -169,17 +169,34 @@ pub(crate) fn parse_duration(text: &str) -> Result<i64, EvalError> {
 
 fn to_timestamp<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     match &arguments[0] {
-        Value::Timestamp(moment) => Ok(Value::Timestamp(*moment)),
-        Value::Int(seconds) => moment(*seconds, 0).map(Value::Timestamp),
-        Value::String(text) => parse_timestamp(text).map(Value::Timestamp),
+        Value::Timestamp(moment, offset) => Ok(Value::Timestamp(*moment, *offset)),
+        Value::Int(seconds) => moment(*seconds, 0).map(Value::from),
+        Value::String(text) => parse_timestamp(text),
         other => Err(refuse(other, "google.protobuf.Timestamp")),
     }
 }
 
 /// Reads a moment.
-pub(crate) fn parse_timestamp(text: &str) -> Result<Moment, EvalError> {
+pub(crate) fn parse_timestamp<'a>(text: &str) -> Outcome<'a> {
     let parsed = Moment::parse(text).map_err(|_| refuse(&Value::from(text), "google.protobuf.Timestamp"))?;
-    moment(parsed.seconds, parsed.nanos)
+    moment(parsed.seconds, parsed.nanos).map(|moment| Value::Timestamp(moment, written_offset(text)))
+}
+
+/// How many seconds a moment that was read is written ahead of UTC.
+pub(crate) fn written_offset(text: &str) -> i32 {
+    let Some((sign, (hours, minutes))) = text.len().checked_sub(6).and_then(|at| {
+        let (sign, time) = text.get(at..)?.split_at_checked(1)?;
+        Some((sign, time.split_once(':')?))
+    }) else {
+        return 0;
+    };
+    let seconds =
+        hours.parse::<i32>().unwrap_or_default() * 3600 + minutes.parse::<i32>().unwrap_or_default() * 60;
+    match sign {
+        "+" => seconds,
+        "-" => -seconds,
+        _ => 0,
+    }
 }
 
 fn to_int<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
@@ -193,7 +210,7 @@ fn to_int<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
         }
         Value::Double(_) => return Err(int_overflow()),
         Value::Duration(nanos) => *nanos,
-        Value::Timestamp(moment) => moment.seconds,
+        Value::Timestamp(moment, _) => moment.seconds,
         Value::String(text) => text.parse().map_err(|_| refuse(&arguments[0], "int"))?,
         other => return Err(refuse(other, "int")),
     };
@@ -246,7 +263,7 @@ pub(crate) fn show(value: &Value) -> String {
         Value::String(text) => text.to_string(),
         Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         Value::Duration(nanos) => format!("{}s", plain(*nanos as f64 / 1e9)),
-        Value::Timestamp(moment) => show_moment(moment),
+        Value::Timestamp(moment, offset) => show_moment(moment, *offset),
         Value::Type(name) => name.to_string(),
         Value::Opaque(opaque) => opaque.text().unwrap_or_else(|| opaque.type_name().into()),
         Value::List(list) => {
@@ -285,12 +302,17 @@ fn show_double(double: f64) -> String {
     }
 }
 
-/// A moment with as many decimals as it needs.
-fn show_moment(moment: &Moment) -> String {
-    let whole = time::from_unix(moment.seconds);
-    if moment.nanos == 0 {
-        return whole;
+/// A moment with as many decimals as it needs, by the clock by which it was written.
+fn show_moment(moment: &Moment, offset: i32) -> String {
+    let mut shown = time::from_unix(moment.seconds + i64::from(offset));
+    shown.pop();
+    if moment.nanos != 0 {
+        let decimals = format!("{:09}", moment.nanos);
+        shown = format!("{shown}.{}", decimals.trim_end_matches('0'));
     }
-    let decimals = format!("{:09}", moment.nanos);
-    format!("{}.{}Z", whole.trim_end_matches('Z'), decimals.trim_end_matches('0'))
+    let (sign, minutes) = (if offset < 0 { '-' } else { '+' }, offset.abs() / 60);
+    match offset {
+        0 => shown + "Z",
+        _ => format!("{shown}{sign}{:02}:{:02}", minutes / 60, minutes % 60),
+    }
 }

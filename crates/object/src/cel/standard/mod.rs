@@ -16,7 +16,7 @@ use super::parse;
 use super::types::Type;
 use super::value::{EvalError, Map, Value};
 pub(super) use compare::{compare, equal};
-pub(super) use convert::{parse_duration, parse_timestamp, show, to_text};
+pub(super) use convert::{parse_duration, parse_timestamp, show, to_text, written_offset};
 pub(super) use cost::{call_cost, comparison_cost};
 pub(super) use index::{missing, qualify};
 pub(super) use pattern::{regex, regex_error};
@@ -73,7 +73,7 @@ fn is_a(value: &Value, kind: &Type) -> bool {
         | (Type::String, Value::String(_))
         | (Type::Bytes, Value::Bytes(_))
         | (Type::Duration, Value::Duration(_))
-        | (Type::Timestamp, Value::Timestamp(_))
+        | (Type::Timestamp, Value::Timestamp(..))
         | (Type::Type(_), Value::Type(_))
         | (Type::Map(_), Value::Map(_)) => true,
         // The items are looked at too: an overload for a list of text is none for a list of numbers.

@@ -12,11 +12,22 @@ pub(crate) fn regex(pattern: &str) -> Result<Regex, regex::Error> {
     RegexBuilder::new(&to_ascii_classes(pattern)).size_limit(MAX_SIZE).build()
 }
 
-/// Why a pattern is refused.
-pub(crate) fn regex_error(error: regex::Error) -> EvalError {
+/// Why a pattern is refused, in Go's words where they are known.
+pub(crate) fn regex_error(pattern: &str, error: &regex::Error) -> EvalError {
     let text = error.to_string();
-    let last = text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-    EvalError::new(format!("error parsing regexp: {last}"))
+    let last = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
+    let from = |part: &str| pattern.find(part).map_or(pattern, |at| &pattern[at..]);
+    let message = match last {
+        "unclosed group" => format!("missing closing ): `{pattern}`"),
+        "unopened group" => format!("unexpected ): `{pattern}`"),
+        "unclosed character class" => format!("missing closing ]: `{}`", from("[")),
+        "repetition operator missing expression" => {
+            let operator = pattern.find(['*', '+', '?']).map_or(pattern, |at| &pattern[at..at + 1]);
+            format!("missing argument to repetition operator: `{operator}`")
+        }
+        other => other.into(),
+    };
+    EvalError::new(format!("error parsing regexp: {message}"))
 }
 
 /// Writes `\d`, `\w`, `\s`, `\b` and `\z` so that they mean what they mean in Go.

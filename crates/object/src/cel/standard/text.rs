@@ -55,6 +55,6 @@ fn matches<'a>(site: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     let [Value::String(text), Value::String(pattern)] = arguments else {
         return Err(EvalError::no_such_overload());
     };
-    let regex = site.regex(pattern).map_err(pattern::regex_error)?;
+    let regex = site.regex(pattern).map_err(|error| pattern::regex_error(pattern, &error))?;
     Ok(Value::Bool(regex.is_match(text)))
 }

@@ -81,8 +81,8 @@ fn span<'a>(arguments: &[Value], unit: i64) -> Outcome<'a> {
 
 fn read<'a>(arguments: &[Value], part: fn(&Clock) -> i64) -> Outcome<'a> {
     let (moment, offset) = match arguments {
-        [Value::Timestamp(moment)] => (moment, 0),
-        [Value::Timestamp(moment), Value::String(name)] => (moment, zone::offset(name, moment.seconds)?),
+        [Value::Timestamp(moment, _)] => (moment, 0),
+        [Value::Timestamp(moment, _), Value::String(name)] => (moment, zone::offset(name, moment.seconds)?),
         _ => return Err(EvalError::no_such_overload()),
     };
     Ok(Value::Int(part(&clock(moment.seconds + offset, moment.nanos))))

@@ -154,7 +154,18 @@ fn an_authorizer_is_asked() {
         authorizer.path('/x').check('fail').errored() => true
         authorizer.path('/x').check('fail').error() => "out of order"
         authorizer.path('/x').check('get').error() => ""
+        "#,
+    );
+}
+
+#[test]
+fn a_patch_is_written() {
+    check(
+        r#"
         jsonpatch.escapeKey('a/b~c~1') => "a~1b~0c~01"
+        JSONPatch{op: 'add', path: '/a/' + jsonpatch.escapeKey('b/c'), value: {'d': 1}} => {"op":"add", "path":"/a/b~1c", "value":{"d":1}}
+        [JSONPatch{op: 'remove', path: '/a'}].map(patch, patch.op) => ["remove"]
+        JSONPatch{op: 1} => refused: ERROR: <input>:1:13: expected type of field 'op' is 'string' but provided type is 'int'
         "#,
     );
 }

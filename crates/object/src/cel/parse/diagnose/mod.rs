@@ -13,6 +13,7 @@ use std::sync::OnceLock;
 
 use super::lex::{Kind, Token, escape};
 use super::source::Issue;
+use crate::cel::escape::RESERVED;
 use grammar::{END, Grammar, Rule, Set, StateKind, Step, one};
 
 /// So often recovery is tried.
@@ -37,9 +38,12 @@ pub(super) fn diagnose(tokens: &[Token], text: &[char]) -> Vec<Issue> {
         last_error: None,
         n_recoveries: 0,
         issues: Vec::new(),
+        names: Vec::new(),
     };
-    // A reader that gave up has said why.
-    let _ = reader.rule(Rule::Start, 0);
+    // A reader that gave up has said why; what it has read is not looked at.
+    if reader.rule(Rule::Start, 0).is_ok() {
+        reader.issues.append(&mut reader.names);
+    }
     reader.issues
 }
 
@@ -57,6 +61,8 @@ struct Reader<'a> {
     last_error: Option<(usize, Vec<usize>)>,
     n_recoveries: usize,
     issues: Vec<Issue>,
+    /// What is wrong with names, though they are words.
+    names: Vec<Issue>,
 }
 
 /// Why a rule cannot go on.
@@ -81,14 +87,31 @@ impl Reader<'_> {
             self.issues.push(Issue::nowhere(format!("expression recursion limit exceeded: {MAX_DEPTH}")));
             return Err(Stop::Abort);
         }
-        let grammar = self.grammar;
+        let (grammar, first) = (self.grammar, self.next);
         let outcome = self.step(&grammar.rules[rule as usize], precedence);
+        self.check_name(rule, first, outcome.is_ok());
         let outcome = match outcome {
             Ok(()) | Err(Stop::Abort) => outcome,
             Err(stop) => self.recover(&stop),
         };
         self.callers.truncate(depth - 1);
         outcome
+    }
+
+    /// Names are looked at after the rest, so also beside errors.
+    fn check_name(&mut self, rule: Rule, first: usize, is_ok: bool) {
+        let at = self.tokens[first].at;
+        match rule {
+            Rule::EscapeIdent if !is_ok => self.names.push(Issue::new(at, "unsupported ident kind")),
+            Rule::Primary => {
+                let name =
+                    &self.tokens[(first + usize::from(self.tokens[first].kind == Kind::Dot)).min(self.next)];
+                if name.kind == Kind::Ident && RESERVED.contains(&name.text.as_str()) {
+                    self.names.push(Issue::new(at, format!("reserved identifier: {}", name.text)));
+                }
+            }
+            _ => {}
+        }
     }
 
     fn step(&mut self, step: &Step, precedence: u8) -> Read {
@@ -276,8 +299,8 @@ impl Reader<'_> {
         let start = &self.tokens[start];
         let shown = match (start.kind, &self.tokens[end]) {
             (Kind::Eof, _) => "<EOF>".into(),
-            (_, end) if end.kind == Kind::Eof => self.text[start.at..].iter().collect(),
-            (_, end) => self.text[start.at..end.at + end.text.chars().count()].iter().collect::<String>(),
+            (_, end) if end.kind == Kind::Eof => self.words(start.at, self.text.len()),
+            (_, end) => self.words(start.at, end.at + end.text.chars().count()),
         };
         // cel-go rewrites this one message.
         let word = shown.get(1..).unwrap_or_default();
@@ -285,6 +308,11 @@ impl Reader<'_> {
             "true" | "false" | "null" => format!("mismatched input '{word}' expecting IDENTIFIER"),
             _ => format!("no viable alternative at input '{}'", escape(&shown)),
         }
+    }
+
+    /// The text between two positions, without what is no word.
+    fn words(&self, from: usize, to: usize) -> String {
+        self.text[from..to].iter().filter(|c| **c != '\0').collect()
     }
 
     fn count_recovery(&mut self) -> Read {

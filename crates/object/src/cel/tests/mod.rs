@@ -1,9 +1,16 @@
 //! Tables of expressions: what they are worth, what is wrong with them, what they cost.
 
+mod any_text;
+mod costs;
+mod limits;
+mod refusals;
+mod shapes;
+
 use super::*;
 use crate::value;
 
 pub(super) const LATEST: Version = (1, 36);
+pub(super) const PLENTY: Budget = Budget { cost: u64::MAX, interrupted: None };
 
 pub(super) fn environment() -> Environment {
     Environment::new(LATEST).with_variable("x", Type::Dyn).with_variable("l", Type::list(Type::Int))
@@ -18,7 +25,7 @@ pub(super) fn run(text: &str) -> (String, u64) {
     let data = value!({"a": 1, "b": {"c": "text", "n": null}, "list": [1, 2, 3], "f": true});
     let list = value!([1, 2, 3]);
     let variables = [("x", Value::data(&data)), ("l", Value::data(&list))];
-    let evaluation = program.evaluate(&variables, Budget { cost: 1_000_000, interrupted: None });
+    let evaluation = program.evaluate(&variables, PLENTY);
     let text = match &evaluation.value {
         Ok(value) => standard::show(value),
         Err(error) => error.to_string(),
@@ -145,4 +152,19 @@ fn equality_crosses_number_types() {
     check("1 < 1.5 && 2u > 1 && 3.0 >= 3u", "true");
     check("{1: 'a'}[dyn(1.0)]", "a");
     check("1.0 in [dyn(1)]", "true");
+}
+
+#[test]
+fn what_has_no_overload_is_told_as_cel_go_tells_it() {
+    check("dyn(null) + 1", "no such overload: _+_");
+    check("dyn(1) + dyn('a')", "no such overload");
+    check("dyn([1]) < dyn([2])", "no such overload: _<_");
+    check("size(x.a)", "no such overload: size");
+    check("x.a.contains('a')", "no such overload");
+    check("int(x.b)", "no such overload: int(map)");
+    check("-x.b.c", "no such overload");
+    check("x.a.all(i, true)", "got 'types.Int', expected iterable type");
+    check("x.a.all(i, v, true)", "unsupported comprehension range type: types.Int");
+    check("'a'.matches(x.b.c + '(')", "error parsing regexp: missing closing ): `text(`");
+    check("{dyn(1.5): 2}[1.5]", "2");
 }

@@ -3,11 +3,12 @@
 //! Kubernetes: costs are counted as cel-go counts them (interpreter/runtimecost.go): a name costs 1, each step
 //! of a path 1, a call what its overload says, a literal nothing; `has()` costs 1 less than the path does.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+mod fold;
+
+use std::sync::atomic::AtomicBool;
 
 use super::estimate::{LIST, MAP, STRUCT};
-use super::plan::{Attribute, CallPlan, Fold, Plan, Planned, Qualifier, QualifierKey, Root};
+use super::plan::{Attribute, CallPlan, Plan, Planned, Qualifier, QualifierKey, Root};
 use super::standard::{self, equal};
 use super::value::{EvalError, Key, Map, Outcome, Value};
 
@@ -62,6 +63,9 @@ pub(crate) fn evaluate<'a>(
 
 /// Runs the overload that fits the arguments.
 pub(crate) fn call<'a>(call: &CallPlan, arguments: &[Value<'a>]) -> Outcome<'a> {
+    if arguments.first().is_some_and(|first| !has_operator(&call.function, first)) {
+        return Err(EvalError::new(format!("no such overload: {}", call.function)));
+    }
     match &call.overloads[..] {
         [overload] => (overload.run)(&call.site, arguments),
         overloads => {
@@ -69,6 +73,26 @@ pub(crate) fn call<'a>(call: &CallPlan, arguments: &[Value<'a>]) -> Outcome<'a> 
             let overload = fits.ok_or_else(|| no_overload(&call.function, arguments))?;
             (overload.run)(&call.site, arguments)
         }
+    }
+}
+
+/// Kubernetes: an operator names itself if its first operand has no such operator at all.
+fn has_operator(function: &str, first: &Value) -> bool {
+    use Value::{Bool, Bytes, Double, Duration, Int, List, Map, String, Timestamp, Uint};
+    match function {
+        "_+_" => matches!(
+            first,
+            Bytes(_) | Double(_) | Duration(_) | Int(_) | List(_) | String(_) | Timestamp(..) | Uint(_)
+        ),
+        "_-_" => matches!(first, Double(_) | Duration(_) | Int(_) | Timestamp(..) | Uint(_)),
+        "_*_" | "_/_" => matches!(first, Double(_) | Int(_) | Uint(_)),
+        "_%_" => matches!(first, Int(_) | Uint(_)),
+        "_<_" | "_<=_" | "_>_" | "_>=_" => matches!(
+            first,
+            Bool(_) | Bytes(_) | Double(_) | Duration(_) | Int(_) | String(_) | Timestamp(..) | Uint(_)
+        ),
+        "size" => matches!(first, String(_) | Bytes(_) | List(_) | Map(_)),
+        _ => true,
     }
 }
 
@@ -107,14 +131,13 @@ impl<'p, 'a> Evaluator<'p, 'a, '_> {
                 Value::Optional(Some(inside)) if *value => Ok((*inside).clone()),
                 other => Ok(other),
             },
-            Plan::Member(item, keys, doubles) => {
-                let item = self.eval(item)?;
-                let found = Key::of(&item).is_some_and(|key| keys.contains(&key));
-                Ok(Value::Bool(found || matches!(item, Value::Double(double) if doubles.contains(&double))))
+            Plan::Member(item, keys) => {
+                let key = Key::of(&self.eval(item)?);
+                Ok(Value::Bool(key.is_some_and(|key| keys.contains(&key))))
             }
             Plan::List(items) => self.list(items),
             Plan::Map(entries) => self.map(entries),
-            Plan::Object(_, fields) => self.object(fields),
+            Plan::Object(fields) => self.object(fields),
             Plan::Fold(fold) => self.fold(fold),
             Plan::Accumulate(slot, call) => self.accumulate(*slot, call),
         }
@@ -320,99 +343,6 @@ impl<'p, 'a> Evaluator<'p, 'a, '_> {
         self.charge(STRUCT)?;
         Map::new(values).map(Value::Map).ok_or_else(EvalError::no_such_overload)
     }
-
-    fn fold(&mut self, fold: &'p Fold) -> Outcome<'a> {
-        let range = self.eval(&fold.range)?;
-        self.slots[fold.accumulator] = Slot::Late(&fold.init);
-        match (range, fold.second) {
-            (Value::List(list), None) => self.each(fold, list.iter().map(|item| (item, None)))?,
-            (Value::List(list), Some(_)) => {
-                let pairs = list.iter().enumerate();
-                self.each(fold, pairs.map(|(index, item)| (Ok(Value::Int(index as i64)), Some(item))))?;
-            }
-            (Value::Map(map), None) => self.each(fold, map.keys().into_iter().map(|key| (Ok(key), None)))?,
-            (Value::Map(map), Some(_)) => {
-                let keys = map.keys().into_iter();
-                self.each(
-                    fold,
-                    keys.map(|key| {
-                        let value = map.get(&key);
-                        (Ok(key), value)
-                    }),
-                )?;
-            }
-            (other, _) => {
-                return Err(EvalError::new(format!("got '{}', expected iterable type", other.type_name())));
-            }
-        }
-        let result = self.eval(&fold.result);
-        self.slots[fold.accumulator] = Slot::Empty;
-        result
-    }
-
-    fn each(
-        &mut self,
-        fold: &'p Fold,
-        items: impl Iterator<Item = (Outcome<'a>, Option<Outcome<'a>>)>,
-    ) -> Result<(), EvalError> {
-        for (first, second) in items {
-            self.slots[fold.variable] = Slot::Known(first);
-            if let (Some(slot), Some(second)) = (fold.second, second) {
-                self.slots[slot] = Slot::Known(second);
-            }
-            if let Ok(Value::Bool(false)) = self.strict(&fold.condition)? {
-                return Ok(());
-            }
-            let next = self.strict(&fold.step)?;
-            self.slots[fold.accumulator] = Slot::Known(next);
-            if self.budget.interrupted.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
-                return Err(EvalError::Interrupted);
-            }
-        }
-        Ok(())
-    }
-
-    /// The accumulator grows in place: nobody else can see it before the step ends.
-    fn accumulate(&mut self, slot: usize, call: &'p CallPlan) -> Outcome<'a> {
-        let accumulated = self.local(slot);
-        self.charge(1)?;
-        let mut arguments = Vec::with_capacity(2);
-        for argument in &call.arguments[1..] {
-            arguments.push(self.strict(argument)?);
-        }
-        let (mut accumulated, arguments) =
-            match (accumulated, arguments.into_iter().collect::<Result<Vec<_>, _>>()) {
-                (Ok(accumulated), Ok(arguments)) => (accumulated, arguments),
-                (Err(failed), _) | (_, Err(failed)) => {
-                    self.charge(1)?;
-                    return Err(failed);
-                }
-            };
-        self.slots[slot] = Slot::Empty;
-        self.charge(1)?;
-        match (&mut accumulated, &arguments[..]) {
-            (Value::List(list), [Value::List(items)]) => {
-                items.iter().try_for_each(|item| list.push(item?))?
-            }
-            (Value::Map(Map::Made(map)), [key, value]) => insert(map, key, value)?,
-            _ => {
-                let arguments: Vec<_> = std::iter::once(accumulated).chain(arguments).collect();
-                return self::call(call, &arguments);
-            }
-        }
-        Ok(accumulated)
-    }
-}
-
-type Entries<'a> = indexmap::IndexMap<Key, (Value<'a>, Value<'a>)>;
-
-fn insert<'a>(map: &mut Arc<Entries<'a>>, key: &Value<'a>, value: &Value<'a>) -> Result<(), EvalError> {
-    let entry = Key::of(key).ok_or_else(EvalError::no_such_overload)?;
-    if map.contains_key(&entry) {
-        return Err(EvalError::new(format!("insert failed: key {} already exists", standard::show(key))));
-    }
-    Arc::make_mut(map).insert(entry, (key.clone(), value.clone()));
-    Ok(())
 }
 
 fn size(outcome: &Outcome) -> u64 {
