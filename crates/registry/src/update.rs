@@ -117,9 +117,13 @@ impl Registry {
         warnings: &mut Vec<String>,
     ) -> Result<Attempt, Status> {
         let record = current.record().expect("what was found is stored").clone();
-        let mut new = change.apply(Some(&current.value())).await?;
+        let shown = current.value();
+        let mut new = change.apply(Some(&shown)).await?;
         let violations = resource.judge_and_convert(&mut new);
-        let old = resource.judged_value(current);
+        let old = match resource.is_converted() {
+            true => resource.judged_value(current),
+            false => shown,
+        };
         check_preconditions(resource, key, &new, &old, options)?;
 
         let kind = resource.judged();

@@ -1,7 +1,7 @@
 //! Server-side apply: the client says what it wants to be there, and owns what it says.
 
-use mizzen_object::decode::decode;
-use mizzen_object::{Action, Kind, Status, Value, json, yaml};
+use mizzen_object::decode::restore;
+use mizzen_object::{Action, Kind, Status, Value, yaml};
 use mizzen_registry::{Change, Future, UpdateOptions};
 
 use super::{Call, create::finish, create::wipe, set_namespace};
@@ -65,7 +65,7 @@ impl Applied<'_> {
     async fn applied(&mut self, current: Option<&Value>) -> Result<Value, Status> {
         let kind = self.call.resource.kind();
         let merged = Owning::new(self.call).apply(current, &self.config)?;
-        let mut object = typed(kind, &merged)?;
+        let mut object = typed(kind, merged)?;
         intake::fill_defaults(kind, &mut object);
         set_namespace(self.call.path, object.entry("metadata"))?;
         self.call.check_name(&mut object)?;
@@ -95,15 +95,14 @@ impl Applied<'_> {
 }
 
 /// The merged object as one of its kind.
-fn typed(kind: &Kind, merged: &Value) -> Result<Value, Status> {
-    let text = json::to_string(merged);
-    let decoded = decode(&kind.root, text.as_bytes()).map_err(|error| {
-        let (metadata, gvk) = (&merged["metadata"], &kind.gvk);
-        let (namespace, name) = (metadata["namespace"].str(), metadata["name"].str());
+fn typed(kind: &Kind, merged: Value) -> Result<Value, Status> {
+    let (metadata, gvk) = (&merged["metadata"], &kind.gvk);
+    let called = format!("{}/{}; {gvk}", metadata["namespace"].str(), metadata["name"].str());
+    let restored = restore(&kind.root, merged).map_err(|error| {
         Status::unknown(format!(
-            "failed to convert new object ({namespace}/{name}; {gvk}) to proper version: unable to convert unstructured \
-             object to {gvk}: {error}"
+            "failed to convert new object ({called}) to proper version: unable to convert unstructured object to {gvk}: \
+             {error}"
         ))
     })?;
-    Ok(decoded.value)
+    Ok(restored.value)
 }

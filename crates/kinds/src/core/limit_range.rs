@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use mizzen_object::quantity::Quantity;
-use mizzen_object::validate::{field, names};
+use mizzen_object::validate::{field, names, repeats};
 use mizzen_object::{Context, Path, Value, Violations};
 
 use super::resources;
@@ -35,10 +35,11 @@ fn validate(range: &Value, _old: Option<&Value>, _context: &Context, violations:
     let path = Path::new("spec");
     let path = path.child("limits");
     let items = range["spec"]["limits"].list();
+    let repeated = repeats(items, |item| item["type"].str());
     for (index, item) in items.iter().enumerate() {
         let path = path.index(index);
         type_name(item["type"].str(), &path.child("type"), violations);
-        if items[..index].iter().any(|earlier| earlier["type"] == item["type"]) {
+        if repeated[index] {
             violations.duplicate(path.child("type"), item["type"].str());
         }
         resource_names(item, &path, violations);

@@ -1,6 +1,6 @@
 //! Nodes: taints, the addresses of their pods, and what they report about themselves.
 
-use mizzen_object::validate::{field, ip, meta, names};
+use mizzen_object::validate::{field, ip, meta, names, repeats};
 use mizzen_object::{Action, Context, NameRule, Path, Reason, Str, Value, Violations, json, show, value};
 
 use super::resources;
@@ -118,6 +118,7 @@ fn avoid_pods(entries: &Value, path: &Path, violations: &mut Violations) {
 /// Kubernetes: messages place taints in the metadata.
 fn taints(taints: &Value, path: &Path, violations: &mut Violations) {
     let list = taints.list();
+    let repeated = repeats(list, |taint| (taint["key"].str(), taint["effect"].str()));
     for (index, taint) in list.iter().enumerate() {
         let path = path.index(index);
         meta::label_name(taint["key"].str(), &path.child("key"), violations);
@@ -126,9 +127,7 @@ fn taints(taints: &Value, path: &Path, violations: &mut Violations) {
             violations.invalid(path.child("value"), taint["value"].str(), &wrong.join(";"));
         }
         effect(taint["effect"].str(), &path.child("effect"), violations);
-        let is_same =
-            |earlier: &Value| earlier["key"] == taint["key"] && earlier["effect"] == taint["effect"];
-        if list[..index].iter().any(is_same) {
+        if repeated[index] {
             let shown = show(&shown_taint(taint));
             let message = format!("Duplicate value: {shown}: taints must be unique by key and effect pair");
             violations.push(Reason::Duplicate, path, message);

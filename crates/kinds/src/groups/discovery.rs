@@ -1,6 +1,6 @@
 //! discovery.k8s.io: where are a service's endpoints?
 
-use mizzen_object::validate::{field, ip, names};
+use mizzen_object::validate::{field, ip, names, repeats};
 use mizzen_object::{Action, Context, Path, Value, Violations};
 
 use super::rules;
@@ -61,12 +61,13 @@ fn validate_ports(ports: &[Value], violations: &mut Violations) {
     if ports.len() > MAX_PORTS {
         return violations.too_many(path, ports.len(), MAX_PORTS);
     }
+    let repeated = repeats(ports, |port| port["name"].str());
     for (index, port) in ports.iter().enumerate() {
         let (name, path) = (port["name"].str(), path.index(index));
         if !name.is_empty() {
             rules::text(name, names::is_dns1123_label, &path.child("name"), violations);
         }
-        if ports[..index].iter().any(|earlier| earlier["name"] == port["name"]) {
+        if repeated[index] {
             violations.duplicate(path.child("name"), name);
         }
         let protocols = ["SCTP", "TCP", "UDP"];

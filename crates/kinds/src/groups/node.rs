@@ -1,6 +1,6 @@
 //! node.k8s.io: how does a node run containers?
 
-use mizzen_object::validate::{field, meta, names};
+use mizzen_object::validate::{field, meta, names, repeats};
 use mizzen_object::{Context, Path, Value, Violations};
 
 use super::{internal, rules};
@@ -43,10 +43,11 @@ fn validate_tolerations(tolerations: &[Value], path: &Path, violations: &mut Vio
     for (index, toleration) in tolerations.iter().enumerate() {
         validate_toleration(toleration, &path.index(index), violations);
     }
-    let key =
-        |toleration: &Value| ["key", "operator", "value", "effect"].map(|name| toleration[name].clone());
+    let repeated = repeats(tolerations, |toleration| {
+        ["key", "operator", "value", "effect"].map(|name| toleration[name].str())
+    });
     for (index, toleration) in tolerations.iter().enumerate() {
-        if tolerations[..index].iter().any(|earlier| key(earlier) == key(toleration)) {
+        if repeated[index] {
             violations.duplicate(path.index(index), internal::shown("Toleration", toleration));
         }
     }

@@ -1,5 +1,7 @@
 //! What is wrong with a container?
 
+use std::collections::HashSet;
+
 use mizzen_object::validate::{field, names};
 use mizzen_object::{Path, Value, Violations};
 
@@ -22,7 +24,7 @@ pub(super) fn validate(around: &Around, path: &Path, violations: &mut Violations
     if containers.is_empty() {
         return violations.required(path, "");
     }
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for (index, container) in containers.iter().enumerate() {
         let path = path.index(index);
         validate_common(container, around, &path, violations);
@@ -35,7 +37,7 @@ pub(super) fn validate(around: &Around, path: &Path, violations: &mut Violations
 
 /// The containers that come first. Those that stay are like the others; the rest has no life worth watching.
 pub(super) fn validate_init(around: &Around, path: &Path, violations: &mut Violations) {
-    let mut seen: Vec<&str> =
+    let mut seen: HashSet<&str> =
         around.spec["containers"].list().iter().map(|container| container["name"].str()).collect();
     for (index, container) in around.spec["initContainers"].list().iter().enumerate() {
         let place = path.index(index);
@@ -49,7 +51,7 @@ pub(super) fn validate_init(around: &Around, path: &Path, violations: &mut Viola
         if seen.contains(&name) {
             violations.duplicate(place.child("name"), name);
         } else if !name.is_empty() {
-            seen.push(name);
+            seen.insert(name);
         }
         // Kubernetes: whichever it is, the message says it is the first.
         validate_host_ports(std::slice::from_ref(container), path, violations);
@@ -83,7 +85,7 @@ fn validate_passing(container: &Value, options: &Options, path: &Path, violation
 pub(super) fn validate_ephemeral(around: &Around, path: &Path, violations: &mut Violations) {
     let lists = ["containers", "initContainers"];
     let others = lists.into_iter().flat_map(|list| around.spec[list].list());
-    let others: Vec<&str> = others.map(|container| container["name"].str()).collect();
+    let others: HashSet<&str> = others.map(|container| container["name"].str()).collect();
     let mut seen = others.clone();
     for (index, container) in around.spec["ephemeralContainers"].list().iter().enumerate() {
         let path = path.index(index);
@@ -128,11 +130,11 @@ fn validate_modest(container: &Value, path: &Path, violations: &mut Violations) 
     }
 }
 
-fn validate_unique<'a>(name: &'a str, seen: &mut Vec<&'a str>, path: &Path, violations: &mut Violations) {
+fn validate_unique<'a>(name: &'a str, seen: &mut HashSet<&'a str>, path: &Path, violations: &mut Violations) {
     if seen.contains(&name) {
         violations.duplicate(path.child("name"), name);
     } else {
-        seen.push(name);
+        seen.insert(name);
     }
 }
 
@@ -177,7 +179,7 @@ fn validate_common(container: &Value, around: &Around, path: &Path, violations: 
 }
 
 fn validate_ports(ports: &Value, path: &Path, violations: &mut Violations) {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for (index, port) in ports.list().iter().enumerate() {
         let path = path.index(index);
         let name = port["name"].str();
@@ -207,7 +209,7 @@ fn validate_ports(ports: &Value, path: &Path, violations: &mut Violations) {
 
 /// A port of the host can be given away once.
 fn validate_host_ports(containers: &[Value], path: &Path, violations: &mut Violations) {
-    let mut taken: Vec<String> = Vec::new();
+    let mut taken: HashSet<String> = HashSet::new();
     for (index, container) in containers.iter().enumerate() {
         let path = path.index(index);
         let path = path.child("ports");
@@ -217,7 +219,7 @@ fn validate_host_ports(containers: &[Value], path: &Path, violations: &mut Viola
             if number != 0 && taken.contains(&key) {
                 violations.duplicate(path.index(index).child("hostPort"), key);
             } else if number != 0 {
-                taken.push(key);
+                taken.insert(key);
             }
         }
     }
@@ -225,13 +227,13 @@ fn validate_host_ports(containers: &[Value], path: &Path, violations: &mut Viola
 
 /// What it takes to give a container more or less of something.
 fn validate_resizing(policies: &Value, restarts: &str, path: &Path, violations: &mut Violations) {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for (index, policy) in policies.list().iter().enumerate() {
         let (resource, restart) = (policy["resourceName"].str(), policy["restartPolicy"].str());
         if seen.contains(&resource) {
             violations.duplicate(path.index(index), resource);
         }
-        seen.push(resource);
+        seen.insert(resource);
         let words = [(resource, ["cpu", "memory"]), (restart, ["NotRequired", "RestartContainer"])];
         for (word, allowed) in words {
             match word {

@@ -1,5 +1,7 @@
 //! Which volumes does a container see, and where?
 
+use std::collections::HashSet;
+
 use mizzen_object::validate::field;
 use mizzen_object::{Path, Value, Violations};
 
@@ -15,7 +17,7 @@ pub(super) fn validate(container: &Value, volumes: &Volumes, path: &Path, violat
 
 fn validate_mounts(container: &Value, volumes: &Volumes, path: &Path, violations: &mut Violations) {
     let devices = container["volumeDevices"].list();
-    let mut taken: Vec<&str> = Vec::new();
+    let mut taken: HashSet<&str> = HashSet::new();
     for (index, mount) in container["volumeMounts"].list().iter().enumerate() {
         let place = path.index(index);
         let (name, text) = (mount["name"].str(), mount["mountPath"].str());
@@ -31,7 +33,7 @@ fn validate_mounts(container: &Value, volumes: &Volumes, path: &Path, violations
         if taken.contains(&text) {
             violations.invalid(place.child("mountPath"), text, "must be unique");
         }
-        taken.push(text);
+        taken.insert(text);
         if devices.iter().any(|device| device["name"].str() == name) {
             violations.invalid(place.child("name"), name, "must not already exist in volumeDevices");
         }
@@ -89,7 +91,7 @@ fn validate_recursion(mount: &Value, path: &Path, violations: &mut Violations) {
 
 fn validate_devices(container: &Value, volumes: &Volumes, path: &Path, violations: &mut Violations) {
     let mounts = container["volumeMounts"].list();
-    let (mut names, mut paths): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+    let (mut names, mut paths): (HashSet<&str>, HashSet<&str>) = Default::default();
     for (index, device) in container["volumeDevices"].list().iter().enumerate() {
         let place = path.index(index);
         let (name, text) = (device["name"].str(), device["devicePath"].str());
@@ -110,7 +112,7 @@ fn validate_devices(container: &Value, volumes: &Volumes, path: &Path, violation
         if climbs(text) {
             violations.invalid(path_place, text, "can not contain backsteps ('..')");
         } else {
-            paths.push(text);
+            paths.insert(text);
         }
         if mounts.iter().any(|mount| mount["name"].str() == name) {
             violations.invalid(name_place, name, "must not already exist in volumeMounts");
@@ -119,7 +121,7 @@ fn validate_devices(container: &Value, volumes: &Volumes, path: &Path, violation
             violations.invalid(path_place, text, "must not already exist as a path in volumeMounts");
         }
         if !name.is_empty() {
-            names.push(name);
+            names.insert(name);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What can be projected into one directory together?
 
+use std::collections::HashSet;
+
 use mizzen_object::validate::{field, meta, names, selector};
 use mizzen_object::{Path, Value, Violations};
 
@@ -10,7 +12,7 @@ use super::volumes::{Around, local_path};
 /// Several sources, of which no two may want the same file.
 pub(super) fn validate(projected: &Value, around: &Around, path: &Path, violations: &mut Violations) {
     validate_mode(&projected["defaultMode"], &path.child("defaultMode"), violations);
-    let mut files = Files { path, taken: Vec::new() };
+    let mut files = Files { path, taken: HashSet::new() };
     let sources = path.child("sources");
     for (index, source) in projected["sources"].list().iter().enumerate() {
         let place = sources.index(index);
@@ -41,7 +43,7 @@ const SOURCES: [(&str, Check); 6] = [
 /// The files that are taken.
 struct Files<'a, 'p> {
     path: &'p Path<'p>,
-    taken: Vec<&'a str>,
+    taken: HashSet<&'a str>,
 }
 
 impl<'a> Files<'a, '_> {
@@ -50,7 +52,7 @@ impl<'a> Files<'a, '_> {
         if self.taken.contains(&file) {
             violations.invalid(self.path, blamed, "conflicting duplicate paths");
         } else {
-            self.taken.push(file);
+            self.taken.insert(file);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What may a pod and its containers do?
 
+use std::collections::HashSet;
+
 use mizzen_object::validate::{field, names};
 use mizzen_object::{Path, Value, Violations};
 
@@ -45,7 +47,7 @@ fn validate_id(id: &Value, path: &Path, violations: &mut Violations) {
 fn validate_sysctls(spec: &Value, options: &Options, path: &Path, violations: &mut Violations) {
     const RULE: &str = "must have at most 253 characters and match regex \
                         ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for (index, sysctl) in spec["securityContext"]["sysctls"].list().iter().enumerate() {
         let path = path.index(index);
         let (name, path) = (sysctl["name"].str(), path.child("name"));
@@ -59,7 +61,7 @@ fn validate_sysctls(spec: &Value, options: &Options, path: &Path, violations: &m
         if let Some(detail) = host_sysctl(name, spec).filter(|_| !options.sysctls_of_host) {
             violations.invalid(path, name, detail);
         }
-        seen.push(name);
+        seen.insert(name);
     }
 }
 

@@ -1,5 +1,7 @@
 //! What is wrong with what a pod shall be?
 
+use std::collections::HashSet;
+
 use mizzen_object::validate::{field, ip, meta, names};
 use mizzen_object::{Path, Value, Violations};
 
@@ -110,7 +112,7 @@ fn claim_names(spec: &Value) -> Vec<&str> {
 }
 
 fn validate_claims(spec: &Value, metadata: Option<&Value>, path: &Path, violations: &mut Violations) {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for (index, claim) in spec["resourceClaims"].list().iter().enumerate() {
         if metadata.is_some_and(|metadata| !metadata["annotations"][annotations::MIRROR].is_null()) {
             violations.forbidden(NOWHERE, "static pods do not support resource claims");
@@ -124,7 +126,7 @@ fn validate_claims(spec: &Value, metadata: Option<&Value>, path: &Path, violatio
             violations.duplicate(place, name);
         } else {
             field::all(names::is_dns1123_label(name), name, &place, violations);
-            seen.push(name);
+            seen.insert(name);
         }
         validate_claim_source(claim, &path, violations);
     }
@@ -228,14 +230,14 @@ fn validate_gates(spec: &Value, path: &Path, violations: &mut Violations) {
         );
     }
     let place = path.child("schedulingGates");
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for (index, gate) in spec["schedulingGates"].list().iter().enumerate() {
         let (name, place) = (gate["name"].str(), place.index(index));
         field::all(names::is_qualified_name(name), name, &place, violations);
         if seen.contains(&name) {
             violations.duplicate(place, name);
         }
-        seen.push(name);
+        seen.insert(name);
     }
 }
 

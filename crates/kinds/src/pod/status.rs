@@ -1,5 +1,7 @@
 //! What may be said about how a pod is doing?
 
+use std::collections::HashSet;
+
 use mizzen_object::quantity::Quantity;
 use mizzen_object::validate::{field, ip, names};
 use mizzen_object::{Path, Reason, Value, Violations};
@@ -129,7 +131,7 @@ fn matching_rule(container: &Value, code: i64) -> bool {
 
 fn validate_claims(pod: &Value, path: &Path, violations: &mut Violations) {
     let known = pod["spec"]["resourceClaims"].list();
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for (index, status) in pod["status"]["resourceClaimStatuses"].list().iter().enumerate() {
         let path = path.index(index);
         let name = status["name"].str();
@@ -140,7 +142,7 @@ fn validate_claims(pod: &Value, path: &Path, violations: &mut Violations) {
         if seen.contains(&name) {
             violations.duplicate(path.child("name"), name);
         }
-        seen.push(name);
+        seen.insert(name);
         if let Some(claim) = status["resourceClaimName"].as_str() {
             let wrong = names::name_is_dns_subdomain(claim, false);
             field::all(wrong, claim, &path.child("resourceClaimName"), violations);
@@ -157,7 +159,7 @@ fn validate_extended_claim(pod: &Value, path: &Path, violations: &mut Violations
     if status["requestMappings"].is_empty() {
         violations.required(place, "at least one request mapping is required");
     }
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for (index, mapping) in status["requestMappings"].list().iter().enumerate() {
         let place = place.index(index);
         validate_mapping(mapping, pod, &place, violations);
@@ -169,7 +171,7 @@ fn validate_extended_claim(pod: &Value, path: &Path, violations: &mut Violations
                 violations.duplicate(place.child(part), name);
             }
         }
-        seen.push(parts);
+        seen.insert(parts);
     }
     match status["resourceClaimName"].str() {
         "" => violations.required(path.child("resourceClaimName"), ""),
@@ -339,7 +341,7 @@ fn validate_device_name(name: &str, container: &Value, path: &Path, violations: 
 }
 
 fn validate_health(devices: &Value, path: &Path, violations: &mut Violations) {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for (index, device) in devices.list().iter().enumerate() {
         let path = path.index(index);
         let health = ["Healthy", "Unhealthy", "Unknown"];
@@ -353,6 +355,6 @@ fn validate_health(devices: &Value, path: &Path, violations: &mut Violations) {
         if seen.contains(&id) {
             violations.duplicate(path.child("resourceID"), id);
         }
-        seen.push(id);
+        seen.insert(id);
     }
 }

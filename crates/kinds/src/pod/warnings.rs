@@ -1,6 +1,6 @@
 //! What is legal in a pod, but unwise?
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use mizzen_object::quantity::Quantity;
 use mizzen_object::validate::{ip, names};
@@ -298,22 +298,25 @@ impl Warner {
                 ports.push((path.index(index).to_string(), port));
             }
         });
-        for (index, (place, port)) in ports.iter().enumerate() {
+        let mut by_port: HashMap<(i64, &str), Vec<&(String, &Value)>> = HashMap::new();
+        for entry @ (place, port) in &ports {
             if !port["hostIP"].str().is_empty() && port["hostPort"].int() == 0 {
                 self.list.push(format!("{place}: hostIP set without hostPort: {}", go_port(port)));
             }
-            let others = ports[..index].iter().filter(|(_, other)| is_same_port(port, other));
-            for (other_place, other) in others {
+            let others = by_port.entry((port["containerPort"].int(), port["protocol"].str())).or_default();
+            for (other_place, other) in others.iter() {
                 let clash = port_clash(port, other);
                 self.list.extend(
                     clash.map(|clash| format!("{place}: {clash} port definition with {other_place}")),
                 );
             }
+            others.push(entry);
         }
-        for (index, (place, port)) in ports.iter().enumerate() {
+        let mut firsts: HashMap<&str, &str> = HashMap::new();
+        for (place, port) in &ports {
             let name = port["name"].str();
-            let first = ports[..index].iter().find(|(_, other)| other["name"].str() == name);
-            if let Some((first, _)) = first.filter(|_| !name.is_empty()) {
+            let first = *firsts.entry(name).or_insert(place);
+            if first != place && !name.is_empty() {
                 self.list.push(format!(
                     "{place}: duplicate port name \"{name}\" with {first}, services and probes that select ports by \
                      name will use {first}"
@@ -333,10 +336,6 @@ impl Warner {
             self.list.extend(ip::ip_warning(place.index(index).child("ip"), alias["ip"].str()));
         }
     }
-}
-
-fn is_same_port(port: &Value, other: &Value) -> bool {
-    port["containerPort"] == other["containerPort"] && port["protocol"] == other["protocol"]
 }
 
 /// How two definitions of one port get in each other's way.

@@ -1,6 +1,6 @@
 //! Is a status condition in order? For the kinds whose conditions are `meta/v1.Condition`.
 
-use super::{chars, field, meta, names};
+use super::{chars, field, meta, names, repeats};
 use crate::value::Value;
 use crate::violation::{Path, Violations};
 
@@ -10,9 +10,10 @@ const MESSAGE_LENGTH: usize = 32 * 1024;
 /// Conditions, each type once.
 pub fn conditions(conditions: &Value, path: &Path, violations: &mut Violations) {
     let list = conditions.list();
+    let repeated = repeats(list, |condition| condition["type"].str());
     for (index, condition) in list.iter().enumerate() {
         let path = path.index(index);
-        if list[..index].iter().any(|earlier| earlier["type"] == condition["type"]) {
+        if repeated[index] {
             violations.duplicate(path.child("type"), condition["type"].str());
         }
         self::condition(condition, &path, violations);

@@ -9,4 +9,7 @@ pub mod field;
 pub mod ip;
 pub mod meta;
 pub mod names;
+mod repeats;
 pub mod selector;
+
+pub use repeats::repeats;

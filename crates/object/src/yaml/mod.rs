@@ -3,7 +3,7 @@
 //!
 //! Reading goes `cursor` (characters) → `scan` and `lexeme` (tokens) → `compose` (nodes) → `construct` (a
 //! value, aliases followed); `scalar` says what a plain word means. Writing is `write`, and `style` says how
-//! a text must be quoted.
+//! a text must be quoted. `plain` is a short cut for what is plain JSON.
 //!
 //! What is refused, and in which words, is go-yaml's verdict, oddities included: clients see it in a Status.
 
@@ -11,6 +11,7 @@ mod compose;
 mod construct;
 mod cursor;
 mod lexeme;
+mod plain;
 mod scalar;
 mod scan;
 mod style;
@@ -41,6 +42,9 @@ impl Document {
 
 /// Reads the first document of a stream and nothing after it. A stream without documents is `null`.
 pub fn read(text: &[u8]) -> Result<Document, YamlError> {
+    if let Some(value) = plain::read(text) {
+        return Ok(Document { value, complaint: None });
+    }
     let document = compose::compose(text).and_then(|tree| match tree {
         Some(tree) => construct::construct(&tree),
         None => Ok(Document { value: Value::Null, complaint: None }),

@@ -1,6 +1,6 @@
 //! Is a service in order?
 
-use mizzen_object::validate::{field, ip, meta, names};
+use mizzen_object::validate::{field, ip, meta, names, repeats};
 use mizzen_object::{Action, Context, Path, Value, Violations, value};
 
 use super::super::fields::{
@@ -99,12 +99,13 @@ fn external_name(spec: &Value, path: &Path, violations: &mut Violations) {
 
 fn ports(ports: &Value, path: &Path, violations: &mut Violations) {
     let list = ports.list();
+    let repeated = repeats(list, |port| port["name"].str());
     for (index, port) in list.iter().enumerate() {
         let path = path.index(index);
         let name = port["name"].str();
         if !name.is_empty() {
             dns_label(name, &path.child("name"), violations);
-            if list[..index].iter().any(|earlier| earlier["name"].str() == name) {
+            if repeated[index] {
                 violations.duplicate(path.child("name"), name);
             }
         } else if list.len() > 1 {
@@ -164,20 +165,18 @@ fn duplicate_ports(service: &Value, path: &Path, violations: &mut Violations) {
                 .forbidden(path.index(index).child("nodePort"), "may not be used when `type` is 'ClusterIP'");
         }
     }
+    let repeated = repeats(list, |port| (port["protocol"].str(), port["nodePort"].int()));
     for (index, port) in list.iter().enumerate().filter(|(_, port)| port["nodePort"].int() != 0) {
-        if list[..index].iter().any(|earlier| same(earlier, port, &["protocol", "nodePort"])) {
+        if repeated[index] {
             violations.duplicate(path.index(index).child("nodePort"), port["nodePort"].int());
         }
     }
+    let repeated = repeats(list, |port| (port["protocol"].str(), port["port"].int()));
     for (index, port) in list.iter().enumerate() {
-        if list[..index].iter().any(|earlier| same(earlier, port, &["protocol", "port"])) {
+        if repeated[index] {
             violations.duplicate(path.index(index), shown(port));
         }
     }
-}
-
-fn same(one: &Value, other: &Value, fields: &[&str]) -> bool {
-    fields.iter().all(|field| one[*field] == other[*field])
 }
 
 /// Kubernetes: the message prints Go's struct, of which only the key is filled.

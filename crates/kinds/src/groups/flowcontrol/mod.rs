@@ -3,6 +3,7 @@
 mod level;
 mod schema;
 
+use mizzen_object::validate::repeats;
 use mizzen_object::{Path, Value, Violations};
 
 use crate::Behaviour;
@@ -19,9 +20,10 @@ pub(super) fn behaviour(kind: &str) -> Behaviour {
 fn validate_conditions(conditions: &[Value], violations: &mut Violations) {
     let status = Path::new("status");
     let path = status.child("conditions");
+    let repeated = repeats(conditions, |condition| condition["type"].str());
     for (index, condition) in conditions.iter().enumerate() {
         let path = path.index(index);
-        if conditions[..index].iter().any(|earlier| earlier["type"] == condition["type"]) {
+        if repeated[index] {
             violations.duplicate(path.child("type"), condition["type"].str());
         }
         if condition["type"].is_empty() {

@@ -1,6 +1,6 @@
 //! What does a CSI driver need from the cluster?
 
-use mizzen_object::validate::field;
+use mizzen_object::validate::{field, repeats};
 use mizzen_object::{Action, Context, Path, Value, Violations, value};
 
 use crate::Behaviour;
@@ -67,10 +67,11 @@ fn validate_driver(driver: &Value, old: Option<&Value>, _context: &Context, viol
 }
 
 fn validate_tokens(tokens: &[Value], path: &Path, violations: &mut Violations) {
+    let repeated = repeats(tokens, |token| token["audience"].str());
     for (index, token) in tokens.iter().enumerate() {
         let path = path.index(index);
         let audience = &token["audience"];
-        if tokens[..index].iter().any(|earlier| earlier["audience"] == *audience) {
+        if repeated[index] {
             violations.duplicate(path.child("audience"), audience.str());
             continue;
         }

@@ -1,6 +1,6 @@
 //! Which drivers run on a node, and what can they do there?
 
-use mizzen_object::validate::{field, names};
+use mizzen_object::validate::{field, names, repeats};
 use mizzen_object::{Context, Path, Value, Violations};
 
 use super::driver_name;
@@ -13,10 +13,11 @@ fn validate_node(node: &Value, old: Option<&Value>, _context: &Context, violatio
     let path = Path::new("spec");
     let path = path.child("drivers");
     let drivers = node["spec"]["drivers"].list();
+    let repeated = repeats(drivers, |driver| driver["name"].str());
     for (index, driver) in drivers.iter().enumerate() {
         let path = path.index(index);
         validate_driver(driver, &path, violations);
-        if drivers[..index].iter().any(|earlier| earlier["name"] == driver["name"]) {
+        if repeated[index] {
             violations.duplicate(path.child("name"), driver["name"].str());
         }
         validate_keys(driver["topologyKeys"].list(), &path, violations);
@@ -43,11 +44,11 @@ fn validate_driver(driver: &Value, path: &Path, violations: &mut Violations) {
 
 /// Kubernetes: what is wrong with a key is said of the driver that has it.
 fn validate_keys(keys: &[Value], path: &Path, violations: &mut Violations) {
-    for (index, key) in keys.iter().enumerate() {
+    for (key, repeated) in keys.iter().zip(repeats(keys, Value::str)) {
         if key.is_empty() {
             violations.required(path, "");
         }
-        if keys[..index].contains(key) {
+        if repeated {
             violations.duplicate(path, key.str());
         }
         rules::text(key.str(), names::is_qualified_name, path, violations);

@@ -1,0 +1,25 @@
+//! Which items of a list have come before? In one pass, however long the list is.
+
+use std::collections::HashSet;
+use std::hash::Hash;
+
+use crate::value::Value;
+
+/// For each item whether one before it has the same key.
+pub fn repeats<'a, K: Hash + Eq>(items: &'a [Value], key: impl Fn(&'a Value) -> K) -> Vec<bool> {
+    let mut seen = HashSet::with_capacity(items.len());
+    items.iter().map(|item| !seen.insert(key(item))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::repeats;
+    use crate::value;
+
+    #[test]
+    fn the_first_of_each_key_is_no_repetition() {
+        let items = value!([{"name": "a"}, {"name": "b"}, {"name": "a"}, {}, {"name": ""}]);
+        let names = repeats(items.list(), |item| item["name"].str());
+        assert_eq!(names, [false, false, true, false, true]);
+    }
+}
