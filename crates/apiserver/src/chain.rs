@@ -1,6 +1,6 @@
 //! The order of everything that happens to a request. It is here and nowhere else.
 //!
-//! who asks → what is it about → may they → the verb → the form of the answer → what we count.
+//! who asks → what is it about → may they → is it for another server → the verb → the form of the answer → what we count.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use mizzen_object::Status;
 use mizzen_object::seam::uuid;
 use tokio::time::{Instant, timeout};
 
+use crate::aggregation::{self, Streams};
 use crate::answer::{self, Accept, Answer};
 use crate::authenticate::{Claim, authenticate};
 use crate::identity::User;
@@ -29,6 +30,7 @@ pub(crate) async fn answer(
     uri: Uri,
     headers: HeaderMap,
     body: Bytes,
+    streams: Streams,
 ) -> Answer {
     if !is_readable(&uri) {
         return answer::text(400, "400 Bad Request");
@@ -39,7 +41,7 @@ pub(crate) async fn answer(
         Err(status) => (User::anonymous(), Some(status)),
     };
     let (target, query) = (Target::parse(&uri), Query::parse(&uri));
-    let mut request = Request { method, target, query, headers, body, user };
+    let mut request = Request { method, target, query, headers, body, user, uri, streams };
     let refused = match refused {
         None => access::impersonate::impersonate(server, &mut request).await.err(),
         refused => refused,
@@ -79,6 +81,9 @@ async fn within_time(server: &Arc<Inner>, request: &Request) -> Answer {
 
 async fn pass(server: &Arc<Inner>, request: &Request) -> Result<Answer, Status> {
     access::check(server, request).await?;
+    if let Some(other) = server.aggregation.elsewhere(&request.uri) {
+        return Ok(aggregation::pass_on(server, request, &other).await);
+    }
     match &request.target {
         Target::Page(path) => pages::answer(server, request, path).await,
         Target::Resource(path) => verbs::answer(server, request, path).await,

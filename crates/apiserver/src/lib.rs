@@ -5,6 +5,7 @@
 
 pub mod access;
 mod admission;
+mod aggregation;
 mod answer;
 pub mod authenticate;
 mod catalog;
@@ -33,7 +34,7 @@ pub use admission::{
     Admission, ConfigurationError, Level, LimitedResource, PluginError, Plugins, PodSecurity, Policy,
     Standard, Version,
 };
-pub use answer::{Answer, Body};
+pub use answer::{Answer, Body, Broken};
 pub use identity::{MASTERS, User};
 pub use outgoing::Identity;
 pub use server::{Options, Server};

@@ -22,6 +22,7 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::server::TlsStream;
 
 use crate::Server;
+use crate::aggregation::Streams;
 use crate::answer::{self, Accept, Answer, Encoding, Form};
 use crate::authenticate::Peer;
 use crate::gather::Gather;
@@ -158,7 +159,7 @@ impl Connection {
             let (busy, answer) = (counted.clone(), handle(server.clone(), peer.clone(), request));
             async move { busy.during(answer).await }
         });
-        let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+        let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
         tokio::select! {
             _ = &mut connection => return,
             _ = self.ending.wait_for(|ending| *ending) => connection.as_mut().graceful_shutdown(),
@@ -197,6 +198,9 @@ impl Busy {
 }
 
 async fn handle(server: Server, peer: Arc<Peer>, request: Request<Incoming>) -> Result<Answer, Infallible> {
+    if server.0.aggregation.elsewhere(request.uri()).is_some() {
+        return Ok(pass_on(server, &peer, request).await);
+    }
     let (head, body) = request.into_parts();
     let body = match read(&head.headers, body).await {
         Ok(body) => body,
@@ -205,7 +209,15 @@ async fn handle(server: Server, peer: Arc<Peer>, request: Request<Incoming>) -> 
             return Ok(answer::status(&server.0.types, &status, accept));
         }
     };
-    Ok(server.call_of(&peer, head.method, head.uri, head.headers, body).await)
+    Ok(server.call_of(&peer, head.method, head.uri, head.headers, body, Streams::default()).await)
+}
+
+/// What is for another server is not read here: its body, and what comes after it, are passed on as they come.
+async fn pass_on(server: Server, peer: &Peer, mut request: Request<Incoming>) -> Answer {
+    let upgrade = request.headers().contains_key(header::UPGRADE).then(|| hyper::upgrade::on(&mut request));
+    let (head, body) = request.into_parts();
+    let streams = Streams::new(body.map_err(Into::into).boxed_unsync(), upgrade);
+    server.call_of(peer, head.method, head.uri, head.headers, Bytes::new(), streams).await
 }
 
 /// The whole body, if it is not too large and comes in time.

@@ -1,6 +1,6 @@
 //! Who owns which field: what a write through this request changes in `metadata.managedFields`.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mizzen_object::own::{FieldSet, Versions, Writer, manager_name};
 use mizzen_object::schema::Struct;
@@ -27,7 +27,32 @@ impl<'a> Owning<'a> {
             manager: manager_name(request.query.text("fieldManager"), request.header("user-agent")),
             now: call.server.registry.timestamp(),
             reset: FieldSet::of_names(&call.resource.kind().resets(&call.path.subresource)),
-            others: Others { catalog: &call.server.catalog, resource: call.resource },
+            others: Others::new(&call.server.catalog, call.resource),
+        }
+    }
+
+    /// Gives the writer what `new` changes, whoever has to be asked for other versions of it.
+    pub async fn update_any(&self, old: Option<&Value>, new: &mut Value) {
+        if self.call.resource.converts_alone() {
+            return self.update(old, new);
+        }
+        loop {
+            let mut attempt = new.clone();
+            self.update(old, &mut attempt);
+            if !self.others.fetch().await {
+                *new = attempt;
+                return;
+            }
+        }
+    }
+
+    /// The object after `config` is applied to it, whoever has to be asked for other versions of it.
+    pub async fn apply_any(&self, current: Option<&Value>, config: &Value) -> Result<Value, Status> {
+        loop {
+            let applied = self.apply(current, config);
+            if !self.others.fetch().await {
+                return applied;
+            }
         }
     }
 
@@ -93,9 +118,50 @@ impl<'a> Owning<'a> {
 struct Others<'a> {
     catalog: &'a Catalog,
     resource: &'a Resource,
+    /// What somebody else has to convert, and has converted so far.
+    conversions: Mutex<Conversions>,
 }
 
-impl Others<'_> {
+/// Conversions are asked for in the middle of a computation that cannot wait. What is not known yet is noted, fetched,
+/// and the computation done again.
+#[derive(Default)]
+struct Conversions {
+    missing: Vec<(Value, Resource)>,
+    known: Vec<(Value, Resource, Option<Value>)>,
+}
+
+impl<'a> Others<'a> {
+    fn new(catalog: &'a Catalog, resource: &'a Resource) -> Others<'a> {
+        Others { catalog, resource, conversions: Mutex::default() }
+    }
+
+    fn conversions(&self) -> MutexGuard<'_, Conversions> {
+        self.conversions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has everything converted that was asked for and not known; false if that was nothing.
+    async fn fetch(&self) -> bool {
+        let missing = std::mem::take(&mut self.conversions().missing);
+        let any = !missing.is_empty();
+        for (object, to) in missing {
+            let converted = to.translate(object.clone()).await.ok();
+            self.conversions().known.push((object, to, converted));
+        }
+        any
+    }
+
+    /// The object in the version of `to`, if somebody else has converted it.
+    fn translated(&self, object: &Value, to: Resource) -> Option<Value> {
+        let mut conversions = self.conversions();
+        let same = |known: &&(Value, Resource, Option<Value>)| {
+            known.0 == *object && known.1.kind().gvk == to.kind().gvk
+        };
+        if let Some((_, _, converted)) = conversions.known.iter().find(same) {
+            return converted.clone();
+        }
+        conversions.missing.push((object.clone(), to));
+        None
+    }
     fn find(&self, api_version: &str) -> Option<Resource> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let found = self.catalog.get(group, version, &self.resource.kind().plural)?;
@@ -112,6 +178,9 @@ impl Versions for Others<'_> {
         let (from, to) = (self.find(from)?, self.find(to)?);
         if !to.is_custom() {
             return Some(from.convert(object, &to));
+        }
+        if !to.converts_alone() {
+            return self.translated(object, to);
         }
         // Kubernetes: unlike what is read from storage, this keeps what the other version does not know.
         let mut object = object.clone();

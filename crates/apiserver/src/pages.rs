@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::{HeaderValue, header};
 use mizzen_object::{GroupVersionKind, Status, Value, json};
 
+use crate::aggregation;
 use crate::answer::{self, Accept, Answer, Form, negotiate};
 use crate::discovery::{self, Group, is_built_in};
 use crate::openapi::OpenApi;
@@ -59,15 +60,16 @@ const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=u
 fn document(server: &Arc<Inner>, request: &Request, parts: &[&str]) -> Result<Answer, Status> {
     let found = |name: &str| server.catalog.group(name);
     let value = match parts {
-        [""] => discovery::root_paths(&server.catalog.groups(), &OTHERS),
+        [""] => discovery::root_paths(&aggregation::groups(server), &OTHERS),
         ["version"] => discovery::version(),
         ["api"] => return roots(server, request, true),
         ["apis"] => return roots(server, request, false),
         ["api", version] => resource_list(&found("").ok_or_else(Status::no_such_resource)?, version)?,
-        ["apis", group] => match found(group) {
+        ["apis", group] => match aggregation::group(server, group) {
             Some(group) => discovery::group(&group),
             None => return Ok(not_found()),
         },
+        // What others serve they say themselves.
         ["apis", group, version] => match found(group) {
             // Kubernetes: a custom group says nothing of versions that it does not have.
             Some(group) if group.version(version).is_none() && !is_built_in(&group.name) => {
@@ -115,12 +117,13 @@ fn resource_list(group: &Group, version: &str) -> Result<Value, Status> {
 /// `/api` and `/apis`, which have an aggregated form too.
 fn roots(server: &Arc<Inner>, request: &Request, core: bool) -> Result<Answer, Status> {
     method(request)?;
-    let groups = &*server.catalog.groups();
+    let groups = &*aggregation::groups(server);
     let accepted = request.header("accept");
     for clause in accepted.split(',') {
         if let Some(version) = aggregated_version(clause) {
             let chosen = groups.iter().filter(|group| group.name.is_empty() == core);
             let mut value = discovery::aggregated(chosen);
+            aggregation::stale(server, &mut value);
             value.set("apiVersion", format!("apidiscovery.k8s.io/{version}"));
             return Ok(discovery_answer(request, &value, version));
         }
@@ -176,16 +179,15 @@ fn kind_of(value: &Value) -> GroupVersionKind {
 /// Writing a document takes milliseconds the first time, which nobody else should wait for.
 async fn written<T: Send + 'static>(
     server: &Arc<Inner>,
-    write: impl FnOnce(&OpenApi) -> T + Send + 'static,
+    write: impl FnOnce(&Inner) -> T + Send + 'static,
 ) -> Result<T, Status> {
     let server = server.clone();
-    tokio::task::spawn_blocking(move || server.catalog.with_openapi(write)).await.map_err(Status::internal)
+    tokio::task::spawn_blocking(move || write(&server)).await.map_err(Status::internal)
 }
 
 async fn openapi_v2(server: &Arc<Inner>, request: &Request) -> Result<Answer, Status> {
     let proto = request.header("accept").contains("proto-openapi.spec.v2");
-    let document =
-        written(server, move |openapi| if proto { openapi.v2_proto() } else { openapi.v2_json() }).await?;
+    let document = written(server, move |server| aggregation::openapi_v2(server, proto)).await?;
     let media_type = match proto {
         true => "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
         false => "application/json",
@@ -195,12 +197,18 @@ async fn openapi_v2(server: &Arc<Inner>, request: &Request) -> Result<Answer, St
 
 async fn openapi_index(server: &Arc<Inner>) -> Result<Answer, Status> {
     // Kubernetes: the index is JSON that says it is text.
-    Ok(answer::text(200, written(server, OpenApi::v3_index).await?))
+    let index = written(server, |server| server.catalog.with_openapi(OpenApi::v3_index)).await?;
+    Ok(answer::text(200, aggregation::openapi_index(server, index)))
 }
 
 async fn openapi_v3(server: &Arc<Inner>, request: &Request, path: &str) -> Result<Answer, Status> {
     let name = path.trim_start_matches("/openapi/v3/").to_string();
-    let Some(document) = written(server, move |openapi| openapi.v3(&name)).await? else {
+    if let Some(other) = server.aggregation.document_elsewhere(&name) {
+        return Ok(aggregation::pass_on(server, request, &other).await);
+    }
+    let Some(document) =
+        written(server, move |server| server.catalog.with_openapi(|openapi| openapi.v3(&name))).await?
+    else {
         return Ok(answer::text(404, ""));
     };
     let asked = request.query.text("hash");

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Uri};
 use mizzen_object::Str;
 
+use crate::aggregation::Streams;
 use crate::identity::User;
 
 /// A request on its way through the server.
@@ -14,6 +15,10 @@ pub(crate) struct Request {
     pub headers: HeaderMap,
     pub body: Bytes,
     pub user: User,
+    /// As it was sent.
+    pub uri: Uri,
+    /// What of it has not been read, for another server to read.
+    pub streams: Streams,
 }
 
 impl Request {
@@ -22,7 +27,17 @@ impl Request {
         let mut headers = HeaderMap::new();
         headers.insert(http::header::USER_AGENT, http::HeaderValue::from_static("kube-apiserver"));
         let (target, user) = (Target::Resource(path), User::master("system:apiserver"));
-        Request { method, target, query: Query::default(), headers, body: Bytes::new(), user }
+        let (query, body) = (Query::default(), Bytes::new());
+        Request {
+            method,
+            target,
+            query,
+            headers,
+            body,
+            user,
+            uri: Uri::default(),
+            streams: Streams::default(),
+        }
     }
 
     /// A header's text, `""` if it is not there.

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Uri};
+use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use mizzen_kinds as kinds;
+use mizzen_object::{Value, json};
 use mizzen_registry::Registry;
 use tokio::sync::watch;
 
 use crate::access::{Access, Attributes, Authorizer, Decision};
 use crate::admission::{self, Admission, Claims, Plugins, Webhooks};
+use crate::aggregation::{Aggregation, Streams};
 use crate::answer::Answer;
 use crate::authenticate::{Authentication, Claim, Peer};
 use crate::catalog::Catalog;
@@ -74,6 +76,7 @@ pub(crate) struct Inner {
     pub access: Access,
     pub client: Client,
     pub webhooks: Webhooks,
+    pub aggregation: Aggregation,
     pub options: Options,
     /// Turns true when the server is about to stop; watches end then.
     pub stopping: watch::Sender<bool>,
@@ -88,6 +91,7 @@ impl Server {
         let client = Client::new(&registry, &catalog, options.front_proxy.clone(), &options.advertise);
         catalog.call_with(&client, &registry);
         let webhooks = Webhooks::new(&catalog);
+        let aggregation = Aggregation::new(&registry, &catalog);
         let access = Access::new(&catalog, &options.authorizers);
         let stopping = watch::Sender::new(false);
         Server(Arc::new(Inner {
@@ -100,6 +104,7 @@ impl Server {
             access,
             client,
             webhooks,
+            aggregation,
             options,
             stopping,
         }))
@@ -120,7 +125,7 @@ impl Server {
         body: Bytes,
     ) -> Answer {
         let claim = user.map_or(Claim::None, Claim::Proved);
-        chain::answer(&self.0, claim, method, uri, headers, body).await
+        chain::answer(&self.0, claim, method, uri, headers, body, Streams::default()).await
     }
 
     /// Answers one request that came over a connection.
@@ -131,9 +136,23 @@ impl Server {
         uri: Uri,
         mut headers: HeaderMap,
         body: Bytes,
+        streams: Streams,
     ) -> Answer {
         let claim = peer.claim(&mut headers);
-        chain::answer(&self.0, claim, method, uri, headers, body).await
+        chain::answer(&self.0, claim, method, uri, headers, body, streams).await
+    }
+
+    /// Asks itself, as the server that it is. Returns the code and what the answer says.
+    pub(crate) async fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+        let (Ok(method), Ok(uri)) = (method.parse(), path.parse()) else { return (400, Value::Null) };
+        let user = User::master("system:apiserver");
+        let mut headers = HeaderMap::new();
+        headers.insert(header::USER_AGENT, HeaderValue::from_static("kube-apiserver"));
+        let body = body.map(json::to_string).unwrap_or_default().into();
+        let answer = self.call(Some(user), method, uri, headers, body).await;
+        let code = answer.status().as_u16();
+        let text = answer.into_body().into_bytes().unwrap_or_default();
+        (code, json::parse(&text).unwrap_or_default())
     }
 
     /// Whether somebody may do something, and why.

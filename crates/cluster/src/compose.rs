@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mizzen_apiserver::authenticate::{Authentication, StaticTokens};
 use mizzen_apiserver::listen::{Identify, listen};
-use mizzen_apiserver::{Admission, Options, PluginError, Plugins, Server};
+use mizzen_apiserver::{Admission, Identity, Options, PluginError, Plugins, Server};
 use mizzen_object::yaml;
 use mizzen_registry::Registry;
 use mizzen_store::{OpenError, Store};
@@ -21,7 +21,7 @@ use crate::command::ServerArgs;
 use crate::flow_status;
 use crate::identity::identify;
 use crate::kubeconfig::kubeconfig;
-use crate::pki::{self, Authority, PkiError, write_private};
+use crate::pki::{self, Authority, PkiError, Signed, write_private};
 use crate::seams::{SystemRandom, WallClock};
 use crate::token_key::TokenKey;
 
@@ -117,6 +117,7 @@ async fn run(args: &ServerArgs, plugins: Plugins) -> Result<(), ComposeError> {
         advertise: address.to_string(),
         legacy_apis: args.legacy_apis,
         signer: Some(Arc::new(token_key)),
+        front_proxy: Some(shown(front_proxy.front_proxy_client()?)),
         authentication: authentication(args)?,
         plugins,
         admission,
@@ -127,6 +128,7 @@ async fn run(args: &ServerArgs, plugins: Plugins) -> Result<(), ComposeError> {
     bootstrap(&server, address.port(), Trust { clients: &authority, front_proxies: &front_proxy })
         .await
         .map_err(ComposeError::Bootstrap)?;
+    server.aggregate().await.map_err(ComposeError::Bootstrap)?;
 
     let tls = authority.server_config(&front_proxy, &addresses(address.ip()))?;
     let identify: Identify =
@@ -140,6 +142,11 @@ async fn run(args: &ServerArgs, plugins: Plugins) -> Result<(), ComposeError> {
     listen(server, listener, tls, identify, stop, GRACE).await;
     store.close().await;
     Ok(())
+}
+
+/// What the server shows when it asks others.
+fn shown(Signed { certificate, key }: Signed) -> Identity {
+    Identity { certificate, key }
 }
 
 fn authentication(args: &ServerArgs) -> Result<Authentication, ComposeError> {

@@ -121,7 +121,6 @@ impl Authority {
 
     /// The certificate with which this server, as a front proxy, asks aggregated API servers. Only for the authority
     /// of front proxies.
-    #[allow(dead_code, reason = "aggregated API servers are asked by it once there are any")]
     pub fn front_proxy_client(&self) -> Result<Signed, PkiError> {
         self.sign_client(FRONT_PROXY_CLIENT, "", &[])
     }

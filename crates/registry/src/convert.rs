@@ -24,8 +24,10 @@ pub trait Convert: Send + Sync {
     /// An object of `kind`'s version as it is to be stored.
     fn write<'a>(&'a self, object: Value, kind: &'a Kind) -> Future<'a, Result<Value, Status>>;
 
-    /// Whether an object has the same labels in all its versions.
-    fn keeps_labels(&self) -> bool {
-        true
-    }
+    /// Objects of any versions as objects of `kind`'s version, in the same order, with everything that they have.
+    fn translate<'a>(&'a self, objects: Vec<Value>, kind: &'a Kind)
+    -> Future<'a, Result<Vec<Value>, Status>>;
+
+    /// Whether an object is the same in all its versions, but for what their schemas know of.
+    fn only_renames(&self) -> bool;
 }

@@ -241,7 +241,7 @@ fn candidates(
         return found.cloned().into_iter().collect();
     }
     let term = required_term(resource.kind(), &selection.labels, &FieldSelector::default());
-    match term.filter(|_| resource.has_label_index()) {
+    match term.filter(|_| resource.converts_alone()) {
         Some(term) => snapshot.with_term(&term, &prefix, after).cloned().collect(),
         None => snapshot.range(&prefix, after).cloned().collect(),
     }

@@ -90,10 +90,10 @@ impl Resource {
         }
     }
 
-    /// Whether the index of labels finds all objects of a label.
-    pub(crate) fn has_label_index(&self) -> bool {
+    /// Whether nobody has to be asked to convert its objects, which then have the same labels in all versions.
+    pub fn converts_alone(&self) -> bool {
         match &self.0.versions {
-            Versions::Equals(convert) => convert.keeps_labels(),
+            Versions::Equals(convert) => convert.only_renames(),
             _ => true,
         }
     }
@@ -168,11 +168,36 @@ impl Resource {
         object
     }
 
+    /// An object of another version of the same kind in this one. Somebody far away may have to be asked.
+    pub async fn turned(&self, object: &Value, from: &Resource) -> Result<Value, Status> {
+        match &self.0.versions {
+            Versions::Equals(convert) => {
+                let turned = convert.read(vec![object.clone()], &self.0.kind).await?.pop();
+                Ok(turned.expect("as many objects as were given"))
+            }
+            _ => Ok(from.convert(object, self)),
+        }
+    }
+
     /// An object in the version in which it is judged, as a [`Gate`](crate::Gate) sees it, in this version.
     pub fn judged_as(&self, judged: &Value) -> Value {
         let mut object = judged.clone();
         self.from_hub(&mut object);
         object
+    }
+
+    /// An object of another version of a custom kind in this one, with everything that it has.
+    pub async fn translate(&self, mut object: Value) -> Result<Value, Status> {
+        match &self.0.versions {
+            Versions::Equals(convert) if !convert.only_renames() => {
+                let mut translated = convert.translate(vec![object], &self.0.kind).await?;
+                Ok(translated.pop().unwrap_or_default())
+            }
+            _ => {
+                name_it(&self.0.kind, &mut object);
+                Ok(object)
+            }
+        }
     }
 
     /// The text of a stored object in this version, if that can be told at once: nobody else has to be asked.

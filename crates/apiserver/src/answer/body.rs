@@ -5,6 +5,7 @@ use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
 
 /// How much of a long list is put together at a time.
 const CHUNK: usize = 256 * 1024;
@@ -16,7 +17,13 @@ enum Kind {
     Whole(Option<Bytes>),
     Pieces { pieces: std::vec::IntoIter<Bytes>, left: u64 },
     Stream(Pin<Box<dyn Source>>),
+    Relay(Incoming),
 }
+
+/// Another server stopped in the middle of an answer that is passed on. The client must not take what it got for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the server behind this one stopped in the middle of its answer")]
+pub struct Broken;
 
 /// Where the frames of a stream come from.
 pub(crate) trait Source: Send {
@@ -34,6 +41,11 @@ impl Body {
     /// A body that goes on until its source ends.
     pub(crate) fn stream(source: impl Source + 'static) -> Body {
         Body(Kind::Stream(Box::pin(source)))
+    }
+
+    /// The body of another server's answer, as it comes.
+    pub(crate) fn relay(body: Incoming) -> Body {
+        Body(Kind::Relay(body))
     }
 
     /// The bytes of a body that is no stream.
@@ -58,7 +70,7 @@ impl<T: Into<Bytes>> From<T> for Body {
 
 impl http_body::Body for Body {
     type Data = Bytes;
-    type Error = std::convert::Infallible;
+    type Error = Broken;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
@@ -71,6 +83,9 @@ impl http_body::Body for Body {
                 Poll::Ready(next) => next,
                 Poll::Pending => return Poll::Pending,
             },
+            Kind::Relay(body) => {
+                return Pin::new(body).poll_frame(context).map_err(|_| Broken);
+            }
         };
         Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))))
     }
@@ -80,6 +95,7 @@ impl http_body::Body for Body {
             Kind::Whole(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
             Kind::Pieces { left, .. } => *left == 0,
             Kind::Stream(_) => false,
+            Kind::Relay(body) => body.is_end_stream(),
         }
     }
 
@@ -88,6 +104,7 @@ impl http_body::Body for Body {
             Kind::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             Kind::Pieces { left, .. } => SizeHint::with_exact(*left),
             Kind::Stream(_) => SizeHint::default(),
+            Kind::Relay(body) => body.size_hint(),
         }
     }
 }

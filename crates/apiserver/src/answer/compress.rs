@@ -14,7 +14,8 @@ const SMALLEST: usize = 128 * 1024;
 
 /// Compresses a large answer if the client accepts gzip.
 pub(crate) fn compress(request: &HeaderMap, answer: Answer) -> Answer {
-    if !accepts_gzip(request) || !is_large(answer.body()) {
+    let encoded = answer.headers().contains_key(header::CONTENT_ENCODING);
+    if encoded || !accepts_gzip(request) || !is_large(answer.body()) {
         return answer;
     }
     let (mut head, body) = answer.into_parts();

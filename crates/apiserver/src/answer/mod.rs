@@ -7,8 +7,8 @@ mod negotiate;
 mod object;
 mod table;
 
-pub use body::Body;
 pub(crate) use body::Source;
+pub use body::{Body, Broken};
 pub(crate) use compress::compress;
 pub(crate) use list::list;
 pub(crate) use negotiate::{Accept, Encoding, Form, Offer, negotiate, negotiate_among, not_acceptable};

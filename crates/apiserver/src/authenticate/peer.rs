@@ -36,13 +36,13 @@ pub(crate) enum Claim {
 }
 
 /// The headers of front proxies, which upstream makes options of and everybody sets alike.
-const USER: &str = "x-remote-user";
+pub(crate) const USER: &str = "x-remote-user";
 /// The header with the user's uid.
-const UID: &str = "x-remote-uid";
+pub(crate) const UID: &str = "x-remote-uid";
 /// The header with a group; there may be many.
-const GROUP: &str = "x-remote-group";
+pub(crate) const GROUP: &str = "x-remote-group";
 /// What headers begin with that say more about the user.
-const EXTRA: &str = "x-remote-extra-";
+pub(crate) const EXTRA: &str = "x-remote-extra-";
 
 impl Peer {
     /// Whom a request is from.

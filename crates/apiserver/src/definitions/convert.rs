@@ -109,7 +109,23 @@ impl Convert for Converter {
         })
     }
 
-    fn keeps_labels(&self) -> bool {
+    fn translate<'a>(
+        &'a self,
+        mut objects: Vec<Value>,
+        kind: &'a Kind,
+    ) -> Future<'a, Result<Vec<Value>, Status>> {
+        Box::pin(async move {
+            match &self.webhook {
+                Some(webhook) => webhook.convert(objects, kind).await,
+                None => {
+                    objects.iter_mut().for_each(|object| object.set("apiVersion", kind.gvk.api_version()));
+                    Ok(objects)
+                }
+            }
+        })
+    }
+
+    fn only_renames(&self) -> bool {
         self.webhook.is_none()
     }
 }

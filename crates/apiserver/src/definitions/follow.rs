@@ -67,6 +67,7 @@ async fn follow(server: Weak<Inner>, resource: Resource, mut seen: Revision) {
                 settle(&server, &resource, &event.record.key).await;
                 seen = event.revision;
                 server.definitions.reach(seen);
+                server.aggregation.served_changed();
             }
         }
     }

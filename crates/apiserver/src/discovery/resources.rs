@@ -31,10 +31,21 @@ fn resource(kind: &Kind) -> Value {
         resource.set("categories", list(&kind.categories));
     }
     if is_stored(kind) {
-        let stored = kind.stored.as_ref().unwrap_or(&kind.gvk);
-        resource.set("storageVersionHash", storage_version_hash(stored));
+        resource.set("storageVersionHash", storage_version_hash(&stored(kind)));
     }
     resource
+}
+
+/// The version that clients are told a kind is stored in.
+fn stored(kind: &Kind) -> GroupVersionKind {
+    let stored = kind.stored.as_ref().unwrap_or(&kind.gvk).clone();
+    // Kubernetes: definitions are stored in a version that is not served any more (apiextensions' scheme).
+    match (stored.group.as_str(), stored.kind.as_str()) {
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+            GroupVersionKind { version: "v1beta1".into(), ..stored }
+        }
+        _ => stored,
+    }
 }
 
 /// Whatever is kept can be watched; reviews and computed objects cannot.

@@ -1,20 +1,27 @@
 //! A custom kind's definition: the schema its author wrote, and what every object has.
 
-use mizzen_object::{Map, Value, value};
+use mizzen_object::{Kind, Map, Value, value};
 
 use super::Published;
-use super::definition::{Dialect, gvk_value};
+use super::definition::{Dialect, described, gvk_value, kind_value, sibling};
 use super::names::META;
+use super::prose::Prose;
+
+/// Where the words come from that all kinds share.
+pub const MODEL: &str = "io.k8s.api.core.v1.ConfigMap";
+/// Where objects are explained that everybody may define.
+const CONVENTIONS: &str =
+    "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
 
 /// The definition of a custom kind's objects.
-pub fn definition(dialect: Dialect, published: &Published) -> Value {
+pub fn definition(dialect: Dialect, published: &Published, prose: &Prose) -> Value {
     let mut schema = published.schema.as_deref().cloned().unwrap_or_else(|| value!({"type": "object"}));
-    visit(&mut schema, &mut |schema| complete(dialect, schema));
+    visit(&mut schema, &mut |schema| complete(dialect, schema, prose));
     if dialect == Dialect::V2 && schema["type"].is_null() {
         // Unknown fields at the root: say nothing of the known ones either, as clients cannot do with half.
         schema = value!({"type": "object"});
     } else {
-        add_properties(dialect, &mut schema);
+        add_properties(dialect, &mut schema, prose);
     }
     let kind = &published.kind;
     schema.set("x-kubernetes-group-version-kind", vec![gvk_value(&kind.gvk)]);
@@ -23,6 +30,32 @@ pub fn definition(dialect: Dialect, published: &Published) -> Value {
         schema.set("x-kubernetes-selectable-fields", fields.collect::<Vec<_>>());
     }
     schema
+}
+
+/// The definition of a list of a custom kind's objects.
+pub fn list(dialect: Dialect, name: &str, kind: &Kind, prose: &Prose) -> Value {
+    let list_kind = name.rsplit('.').next().unwrap_or_default();
+    let words = format!("Standard list metadata. More info: {CONVENTIONS}#types-kinds");
+    let metadata =
+        dialect.dress(dialect.reference(&format!("{META}.ListMeta")), Some(&words), Map::default());
+    let mut list = value!({
+        "description": (format!("{list_kind} is a list of {}", kind.gvk.kind)),
+        "type": "object",
+        "required": ["items"],
+        "properties": {
+            "apiVersion": (described("string", prose.field(MODEL, "apiVersion"))),
+            "items": {
+                "description": (format!("List of {}. More info: {CONVENTIONS}", kind.plural)),
+                "type": "array",
+                "items": (dialect.reference(&sibling(name, &kind.gvk.kind))),
+            },
+            "kind": (described("string", prose.field(MODEL, "kind"))),
+            "metadata": metadata,
+        },
+    });
+    let gvk = kind_value(&kind.gvk.group, &kind.gvk.version, list_kind);
+    list.set("x-kubernetes-group-version-kind", vec![gvk]);
+    list
 }
 
 /// Calls `change` with a schema, then with each schema inside it.
@@ -38,11 +71,11 @@ fn visit(schema: &mut Value, change: &mut impl FnMut(&mut Value)) {
     }
 }
 
-fn complete(dialect: Dialect, schema: &mut Value) {
+fn complete(dialect: Dialect, schema: &mut Value, prose: &Prose) {
     match dialect {
         Dialect::V2 => simplify(schema),
         Dialect::V3 if schema["x-kubernetes-embedded-resource"].bool() => {
-            add_properties(dialect, schema);
+            add_properties(dialect, schema, prose);
             let required = schema.entry("required").make_list();
             for name in ["kind", "apiVersion"] {
                 if !required.iter().any(|known| known.str() == name) {
@@ -86,18 +119,16 @@ fn require_only_typed(schema: &mut Value) {
     }
 }
 
-fn add_properties(dialect: Dialect, schema: &mut Value) {
+fn add_properties(dialect: Dialect, schema: &mut Value, prose: &Prose) {
     let metadata = dialect.dress(
         dialect.reference(&format!("{META}.ObjectMeta")),
-        Some("Standard object's metadata."),
+        prose.field(MODEL, "metadata"),
         Map::default(),
     );
     let properties = schema.entry("properties").make_map();
-    properties.insert(
-        "apiVersion",
-        value!({"description": "The version of the object's schema.", "type": "string"}),
-    );
-    properties.insert("kind", value!({"description": "What the object is.", "type": "string"}));
+    for field in ["apiVersion", "kind"] {
+        properties.insert(field, described("string", prose.field(MODEL, field)));
+    }
     properties.insert("metadata", metadata);
     properties.sort();
 }

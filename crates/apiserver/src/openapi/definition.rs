@@ -84,7 +84,7 @@ fn name(context: &Context) -> Named {
 /// What a document's own kinds define.
 enum Definition<'a> {
     /// A list of a kind.
-    List(&'a Kind),
+    List(&'a Published),
     /// A custom kind.
     Custom(&'a Published),
 }
@@ -112,7 +112,7 @@ impl<'a> Definitions<'a> {
             self.versions.push(version);
         }
         if let Some(list_kind) = &kind.list_kind {
-            self.known.insert(sibling(&name, list_kind), Definition::List(kind));
+            self.known.insert(sibling(&name, list_kind), Definition::List(published));
         }
         if published.schema.is_some() {
             self.known.insert(name, Definition::Custom(published));
@@ -145,8 +145,11 @@ impl<'a> Definitions<'a> {
             return Some(self.of_struct(name, &named.ty, named.is_kind));
         }
         Some(match self.known.get(name) {
-            Some(Definition::List(kind)) => self.of_list(name, kind),
-            Some(Definition::Custom(published)) => custom::definition(self.dialect, published),
+            Some(Definition::List(published)) if published.schema.is_some() => {
+                custom::list(self.dialect, name, &published.kind, &self.prose)
+            }
+            Some(Definition::List(published)) => self.of_list(name, &published.kind),
+            Some(Definition::Custom(published)) => custom::definition(self.dialect, published, &self.prose),
             None => {
                 let description = self.prose.definition(name);
                 Dialect::V2.dress(opaque::schema(self.dialect, name)?, description, Map::default())
@@ -330,7 +333,7 @@ fn carries_type(ty: &Struct) -> bool {
     ["kind", "apiVersion"].iter().all(|name| ty.field(name).is_some_and(|field| field.tag == 0))
 }
 
-fn described(ty: &str, description: Option<&str>) -> Value {
+pub fn described(ty: &str, description: Option<&str>) -> Value {
     Dialect::V2.dress(value!({"type": ty}), description, Map::default())
 }
 

@@ -228,12 +228,20 @@ impl OpenApi {
 
     /// `/openapi/v2` as JSON.
     pub fn v2_json(&self) -> Arc<Document> {
-        self.v2_json.get_or_init(|| Arc::new(v2::json(self.ready().iter(), &self.context))).clone()
+        self.v2_json.get_or_init(|| Arc::new(v2::json(self.ready().iter(), &self.context, &[]))).clone()
     }
 
     /// `/openapi/v2` as protobuf: gnostic's `openapi.v2.Document`.
     pub fn v2_proto(&self) -> Arc<Document> {
-        self.v2_proto.get_or_init(|| Arc::new(v2::proto(self.ready().iter(), &self.context))).clone()
+        self.v2_proto.get_or_init(|| Arc::new(v2::proto(self.ready().iter(), &self.context, &[]))).clone()
+    }
+
+    /// `/openapi/v2` with the paths and types of other servers' documents.
+    pub fn v2_with(&self, others: &[Value], proto: bool) -> Document {
+        match proto {
+            true => v2::proto(self.ready().iter(), &self.context, others),
+            false => v2::json(self.ready().iter(), &self.context, others),
+        }
     }
 }
 

@@ -391,6 +391,9 @@ impl<'a> Resource<'a> {
     }
 
     fn delete_collection(&self) -> Operation {
+        if self.published.schema.is_some() {
+            return self.delete_custom_collection();
+        }
         let mut operation = Operation {
             id: self.id("delete", "Collection", ""),
             description: format!("delete collection of {}", self.published.kind.gvk.kind),
@@ -400,6 +403,19 @@ impl<'a> Resource<'a> {
         };
         operation.parameters.extend(parameter::query(parameter::SELECT));
         operation
+    }
+
+    /// Kubernetes: the collection of a custom kind takes what its list takes, and no options.
+    fn delete_custom_collection(&self) -> Operation {
+        Operation {
+            id: self.id("delete", "Collection", ""),
+            description: format!("delete collection of {}", self.published.kind.gvk.kind),
+            action: "deletecollection",
+            parameters: self.with_pretty(parameter::LIST),
+            body: None,
+            answers: (OK, Some(format!("{META}.Status"))),
+            ..self.delete()
+        }
     }
 
     /// A path, whose operations all take what stands in it. `subject` is what the name is of.

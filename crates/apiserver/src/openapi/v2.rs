@@ -8,6 +8,7 @@ use base64::engine::general_purpose::URL_SAFE;
 use mizzen_object::{Map, Value, json, value};
 use sha2::{Digest, Sha256};
 
+use super::custom::MODEL;
 use super::definition::{Definitions, Dialect, gvk_value, references};
 use super::operation::{Body, Operation, Path, paths};
 use super::parameter::Parameter;
@@ -15,9 +16,10 @@ use super::prose::Prose;
 use super::v3::{encode, meaning, member, security_scheme, shared_parameters, sorted};
 use super::{Context, Document, Page, hash, proto};
 
-/// Writes the document as JSON.
-pub fn json<'a>(pages: impl Iterator<Item = &'a Arc<Page>>, context: &Context) -> Document {
-    let parts = Parts::write(&pages.map(Arc::as_ref).collect::<Vec<_>>(), context, encode, encode);
+/// Writes the document as JSON, with the paths and types of `others`, which are such documents too.
+pub fn json<'a>(pages: impl Iterator<Item = &'a Arc<Page>>, context: &Context, others: &[Value]) -> Document {
+    let mut parts = Parts::write(&pages.map(Arc::as_ref).collect::<Vec<_>>(), context, encode, encode);
+    others.iter().for_each(|other| parts.join(other, encode, encode));
     let mut out = br#"{"swagger":"2.0","info":{"title":"Kubernetes","version":"1.36"},"paths":"#.to_vec();
     object(&mut out, parts.paths);
     out.extend_from_slice(br#","definitions":"#);
@@ -30,10 +32,15 @@ pub fn json<'a>(pages: impl Iterator<Item = &'a Arc<Page>>, context: &Context) -
     finish(out)
 }
 
-/// Writes the document as protobuf.
-pub fn proto<'a>(pages: impl Iterator<Item = &'a Arc<Page>>, context: &Context) -> Document {
+/// Writes the document as protobuf, with the paths and types of `others`.
+pub fn proto<'a>(
+    pages: impl Iterator<Item = &'a Arc<Page>>,
+    context: &Context,
+    others: &[Value],
+) -> Document {
     let pages: Vec<&Page> = pages.map(Arc::as_ref).collect();
-    let parts = Parts::write(&pages, context, proto::path_item, proto::schema);
+    let mut parts = Parts::write(&pages, context, proto::path_item, proto::schema);
+    others.iter().for_each(|other| parts.join(other, proto::path_item, proto::schema));
     let parameters = parts.parameters.iter().map(|(name, value)| (name.clone(), proto::parameter(value)));
     let info = value!({"title": "Kubernetes", "version": "1.36"});
     finish(proto::document(&info, parts.paths, parts.definitions, parameters, &security_scheme()))
@@ -76,11 +83,37 @@ impl Parts {
         }
         parameters.values().for_each(&mut find);
 
-        let prose = Prose::of(roots.iter().map(String::as_str));
+        let prose = Prose::of(roots.iter().map(String::as_str).chain([MODEL]));
         let kinds = pages.iter().flat_map(|page| &page.kinds);
         let definitions =
             Definitions::new(Dialect::V2, context, kinds, prose).reachable(roots, encode_schema);
         Parts { paths: written, definitions, parameters }
+    }
+
+    /// Adds the paths of another document and the types that they lead to. What is known already stays as it is.
+    fn join(
+        &mut self,
+        other: &Value,
+        encode_path: fn(&Value) -> Vec<u8>,
+        encode_schema: fn(&Value) -> Vec<u8>,
+    ) {
+        let mut wanted: BTreeSet<String> = BTreeSet::new();
+        for (path, item) in other["paths"].entries() {
+            references(item, Dialect::V2.prefix(), &mut wanted);
+            self.paths.entry(path.into()).or_insert_with(|| encode_path(item));
+        }
+        for (name, parameter) in other["parameters"].entries() {
+            references(parameter, Dialect::V2.prefix(), &mut wanted);
+            self.parameters.entry(name.into()).or_insert_with(|| parameter.clone());
+        }
+        while let Some(name) = wanted.pop_first() {
+            let schema = &other["definitions"][name.as_str()];
+            if schema.is_null() || self.definitions.contains_key(&name) {
+                continue;
+            }
+            references(schema, Dialect::V2.prefix(), &mut wanted);
+            self.definitions.insert(name, encode_schema(schema));
+        }
     }
 }
 

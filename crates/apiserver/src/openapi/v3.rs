@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use mizzen_object::{Map, Value, json, value};
 
+use super::custom::MODEL;
 use super::definition::{Definitions, Dialect, gvk_value, references};
 use super::operation::{Operation, Path, paths};
 use super::parameter::Parameter;
@@ -13,7 +14,10 @@ use super::{Context, Page};
 /// Writes a document, with or without the prose of its definitions.
 pub fn write(page: &Page, context: &Context, with_prose: bool) -> Vec<u8> {
     let mut roots: BTreeSet<String> = BTreeSet::new();
-    let mut out = br#"{"openapi":"3.0.0","info":{"title":"Kubernetes","version":"1.36"},"paths":{"#.to_vec();
+    let custom = page.kinds.iter().any(|published| published.schema.is_some());
+    let (title, version) = if custom { ("Kubernetes CRD Swagger", "v0.1.0") } else { ("Kubernetes", "1.36") };
+    let info = value!({"title": title, "version": version});
+    let mut out = format!(r#"{{"openapi":"3.0.0","info":{},"paths":{{"#, json::to_string(&info)).into_bytes();
     for (at, path) in paths(page, context).iter().enumerate() {
         let item = path_item(path);
         references(&item, Dialect::V3.prefix(), &mut roots);
@@ -21,7 +25,8 @@ pub fn write(page: &Page, context: &Context, with_prose: bool) -> Vec<u8> {
     }
     out.extend_from_slice(br#"},"components":{"schemas":{"#);
 
-    let prose = if with_prose { Prose::of(roots.iter().map(String::as_str)) } else { Prose::default() };
+    let names = roots.iter().map(String::as_str).chain(custom.then_some(MODEL));
+    let prose = if with_prose { Prose::of(names) } else { Prose::default() };
     let definitions = Definitions::new(Dialect::V3, context, &page.kinds, prose);
     for (at, (name, schema)) in definitions.reachable(roots, encode).iter().enumerate() {
         member(&mut out, at, name, schema);

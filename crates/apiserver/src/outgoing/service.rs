@@ -93,11 +93,6 @@ impl Services {
         }
     }
 
-    /// Whether the service has a ready endpoint with this port.
-    pub fn has_endpoint(&self, service: &Service, port_name: &str) -> bool {
-        self.endpoint(service, port_name).is_some()
-    }
-
     /// The slices of a service's endpoints.
     pub fn slices(&self, service: &Service) -> Vec<Value> {
         let Some(resource) = &self.slices else { return Vec::new() };

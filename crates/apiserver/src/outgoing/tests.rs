@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mizzen_object::seam::{Clock, Random};
-use mizzen_object::{json, value};
-use mizzen_registry::{Registry, Store};
+use mizzen_object::{Value, json, value};
+use mizzen_registry::{CreateOptions, NoGate, Registry, Store};
 use tokio::time::Instant;
 
-use super::{Client, Hook, Limit};
-use crate::catalog::Catalog;
+use super::{Client, Hook, Limit, Service};
+use crate::{Options, Server};
 use peer::{Peer, Reaction};
 
 #[path = "../../tests/server/peer.rs"]
+#[allow(dead_code, reason = "tests from outside do more with it")]
 mod peer;
 
 struct Noon;
@@ -30,10 +31,13 @@ impl Random for Noon {
     }
 }
 
-fn client() -> Client {
+fn server() -> Server {
     let registry = Registry::new(Store::in_memory(Default::default()), Arc::new(Noon), Arc::new(Noon));
-    let catalog = Catalog::new(registry.store(), mizzen_kinds::catalog());
-    Client::new(&registry, &catalog, None, "127.0.0.1:1")
+    Server::new(registry, Options { advertise: "127.0.0.1:1".into(), ..Options::default() })
+}
+
+fn client() -> Client {
+    server().0.client.clone()
 }
 
 async fn post(client: &Client, url: &str, bundle: &str, milliseconds: u64) -> String {
@@ -69,7 +73,7 @@ async fn a_server_that_hangs_is_given_up() {
 #[tokio::test]
 async fn an_answer_that_stops_in_the_middle_is_given_up() {
     let expected = "unexpected error when reading response body. Please retry. Original error: ";
-    check(HERE, || Reaction::Linger("{".into()), &format!("{expected}context deadline exceeded")).await;
+    check(HERE, || Reaction::Begin("{".into()), &format!("{expected}context deadline exceeded")).await;
 }
 
 #[tokio::test]
@@ -146,4 +150,42 @@ async fn a_service_that_is_not_there_is_named() {
         error.0,
         format!("Post {}: service \"b\" not found", json::quote("https://b.a.svc:443/c?timeout=3s"))
     );
+}
+
+#[tokio::test]
+async fn a_service_is_where_its_ready_endpoints_are() {
+    let server = server();
+    let (registry, catalog, services) = (server.registry(), &server.0.catalog, server.0.client.services());
+    let make = async |group: &str, plural: &str, object: Value| {
+        let resource = catalog.get(group, "v1", plural).unwrap();
+        let options = CreateOptions::default();
+        registry.create(&resource, "a", object, &options, &NoGate, &mut Vec::new()).await.map(drop)
+    };
+    let resolve = |name: &str, port: u16| {
+        let service = Service { namespace: "a".into(), name: name.into(), port };
+        services.resolve(&service).unwrap_or_else(|status| status.message)
+    };
+    make("", "services", value!({ "metadata": { "name": "b", "namespace": "a" }, "spec": {
+        "type": "ClusterIP", "clusterIP": "10.0.0.7", "clusterIPs": ["10.0.0.7"], "sessionAffinity": "None",
+        "internalTrafficPolicy": "Cluster", "ports": [{ "name": "https", "port": 443, "protocol": "TCP", "targetPort": 1 }] } }))
+    .await
+    .unwrap();
+    assert_eq!(resolve("b", 443), "10.0.0.7:443");
+    assert_eq!(resolve("b", 80), "no service port 80 found for service \"b\"");
+    make(
+        "discovery.k8s.io",
+        "endpointslices",
+        value!({
+        "metadata": { "name": "b-1", "namespace": "a", "labels": { "kubernetes.io/service-name": "b" } },
+        "addressType": "IPv4", "ports": [{ "name": "https", "port": 8443, "protocol": "TCP" }],
+        "endpoints": [
+            { "addresses": ["10.1.2.3"], "conditions": { "ready": false } },
+            { "addresses": ["10.1.2.4"] }
+        ] }),
+    )
+    .await
+    .unwrap();
+    assert_eq!(resolve("b", 443), "10.1.2.4:8443");
+    let own = Service { namespace: "default".into(), name: "kubernetes".into(), port: 443 };
+    assert_eq!(services.resolve(&own).unwrap(), "127.0.0.1:1");
 }

@@ -64,7 +64,7 @@ impl Change for Applied<'_> {
 impl Applied<'_> {
     async fn applied(&mut self, current: Option<&Value>) -> Result<Value, Status> {
         let kind = self.call.resource.kind();
-        let merged = Owning::new(self.call).apply(current, &self.config)?;
+        let merged = Owning::new(self.call).apply_any(current, &self.config).await?;
         let mut object = typed(kind, merged)?;
         intake::fill_defaults(kind, &mut object);
         set_namespace(self.call.path, object.entry("metadata"))?;

@@ -15,7 +15,7 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     set_namespace(path, intake.value.entry("metadata"))?;
     wipe(intake.value.entry("metadata"));
     admission::dedupe_owners(call, &mut intake.value, admission::Dedupe::AsSent);
-    Owning::new(call).update(None, &mut intake.value);
+    Owning::new(call).update_any(None, &mut intake.value).await;
     let mut claim = server.claims.claim();
     admission::admit(admission::Write { call, old: None, claim: &mut claim }, &mut intake.value).await?;
 

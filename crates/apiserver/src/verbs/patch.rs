@@ -102,7 +102,7 @@ impl Patched<'_> {
         intake::fill_defaults(kind, &mut object);
         set_namespace(self.call.path, object.entry("metadata"))?;
         self.call.check_name(&mut object)?;
-        Owning::new(self.call).update(Some(current), &mut object);
+        Owning::new(self.call).update_any(Some(current), &mut object).await;
         let write = admission::Write { call: self.call, old: Some(current), claim: &mut self.claim };
         admission::admit(write, &mut object).await?;
         Ok(object)

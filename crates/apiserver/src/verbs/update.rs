@@ -51,7 +51,7 @@ impl Change for Replace<'_> {
 impl Replace<'_> {
     async fn replaced(&mut self, current: Option<&Value>) -> Result<Value, Status> {
         let mut object = self.object.clone();
-        Owning::new(self.call).update(current, &mut object);
+        Owning::new(self.call).update_any(current, &mut object).await;
         let write = admission::Write { call: self.call, old: current, claim: &mut self.claim };
         admission::admit(write, &mut object).await?;
         Ok(object)

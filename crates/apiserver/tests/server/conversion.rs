@@ -131,6 +131,22 @@ async fn an_answer_to_another_question_is_refused() {
 }
 
 #[tokio::test]
+async fn owners_of_other_versions_are_told_by_the_webhook_what_they_lose() {
+    let (rig, peer) = (Rig::new().await, webhook(|_| {}).await);
+    defined(&rig, &peer).await;
+    rig.post(FOOS, &foo("v1", "one", r#"{"a":"x"}"#)).await.expect(201);
+    let changed = rig.patch(&format!("{FOOS_V2}/one"), r#"{"spec":{"b":"y"}}"#).await.expect(200).body;
+    let owners: Vec<String> = changed["metadata"]["managedFields"]
+        .list()
+        .iter()
+        .map(|entry| format!("{} {}", entry["apiVersion"].str(), json::to_string(&entry["fieldsV1"])))
+        .collect();
+    // What was owned in the first version is `a`, and has changed with `b`.
+    assert_eq!(owners, [r#"example.com/v1 {"f:spec":{}}"#, r#"example.com/v2 {"f:spec":{"f:b":{}}}"#]);
+    assert!(peer.seen().len() > 1);
+}
+
+#[tokio::test]
 async fn labels_that_a_webhook_sets_are_selected_by() {
     let label = |response: &mut Value| {
         for object in response.entry("convertedObjects").make_list() {

@@ -1,11 +1,13 @@
 //! A server without a network, on virtual time: what one request alone does not show.
 
+mod network;
 mod peer;
 mod rig;
 
 mod access;
 mod addresses;
 mod admission;
+mod aggregation;
 mod conversion;
 mod definitions;
 mod delete;

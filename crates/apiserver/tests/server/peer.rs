@@ -1,5 +1,6 @@
 //! A little HTTPS server that behaves as a test wants: it answers, hangs, closes, or dies in the middle.
 
+use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,6 +16,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
@@ -29,10 +31,8 @@ pub enum Reaction {
     Hang,
     /// It closes the connection.
     Close,
-    /// It begins a long answer and then closes the connection.
-    Die(String),
-    /// It begins a long answer and then says nothing more.
-    Linger(String),
+    /// It begins a long answer, which goes on until [`Peer::die`] breaks it off.
+    Begin(String),
     /// It changes the protocol and sends back what it gets.
     Echo,
 }
@@ -43,12 +43,18 @@ pub struct Peer {
     pub port: u16,
     /// The certificate of whoever signed its own, as PEM.
     pub authority: String,
-    seen: Arc<Mutex<Vec<Request<Bytes>>>>,
-    connections: Arc<AtomicUsize>,
+    shared: Arc<Shared>,
     task: JoinHandle<()>,
 }
 
-type React = Arc<dyn Fn(&Request<Bytes>) -> Reaction + Send + Sync>;
+type React = dyn Fn(&Request<Bytes>) -> Reaction + Send + Sync;
+
+struct Shared {
+    react: Box<React>,
+    seen: Mutex<Vec<Request<Bytes>>>,
+    connections: AtomicUsize,
+    dying: watch::Sender<bool>,
+}
 
 impl Peer {
     /// A server whose certificate is for `names`.
@@ -59,12 +65,15 @@ impl Peer {
         let (config, authority) = certificates(names);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let connections = Arc::new(AtomicUsize::new(0));
+        let shared = Arc::new(Shared {
+            react: Box::new(react),
+            seen: Mutex::default(),
+            connections: AtomicUsize::new(0),
+            dying: watch::Sender::new(false),
+        });
         let acceptor = TlsAcceptor::from(Arc::new(config));
-        let task =
-            tokio::spawn(serve(listener, acceptor, Arc::new(react), seen.clone(), connections.clone()));
-        Peer { port, authority, seen, connections, task }
+        let task = tokio::spawn(serve(listener, acceptor, shared.clone()));
+        Peer { port, authority, shared, task }
     }
 
     /// A server that gives every request the same answer.
@@ -81,14 +90,18 @@ impl Peer {
 
     /// The requests that came.
     pub fn seen(&self) -> Vec<Request<Bytes>> {
-        self.seen.lock().unwrap().clone()
+        self.shared.seen.lock().unwrap().clone()
     }
-}
 
-impl Peer {
     /// How many connections came.
+    #[allow(dead_code, reason = "tests from inside ask")]
     pub fn connections(&self) -> usize {
-        self.connections.load(Ordering::Relaxed)
+        self.shared.connections.load(Ordering::Relaxed)
+    }
+
+    /// Breaks off the answers that have begun.
+    pub fn die(&self) {
+        self.shared.dying.send_replace(true);
     }
 }
 
@@ -118,24 +131,18 @@ fn certificates(names: &[&str]) -> (ServerConfig, String) {
     (config, authority.pem())
 }
 
-async fn serve(
-    listener: TcpListener,
-    acceptor: TlsAcceptor,
-    react: React,
-    seen: Arc<Mutex<Vec<Request<Bytes>>>>,
-    count: Arc<AtomicUsize>,
-) {
+async fn serve(listener: TcpListener, acceptor: TlsAcceptor, shared: Arc<Shared>) {
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
-        count.fetch_add(1, Ordering::Relaxed);
-        connections.spawn(talk(stream, acceptor.clone(), react.clone(), seen.clone()));
+        shared.connections.fetch_add(1, Ordering::Relaxed);
+        connections.spawn(talk(stream, acceptor.clone(), shared.clone()));
     }
 }
 
-async fn talk(stream: TcpStream, acceptor: TlsAcceptor, react: React, seen: Arc<Mutex<Vec<Request<Bytes>>>>) {
+async fn talk(stream: TcpStream, acceptor: TlsAcceptor, shared: Arc<Shared>) {
     let Ok(stream) = acceptor.accept(stream).await else { return };
     let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    let service = service_fn(move |request| answer(request, react.clone(), seen.clone()));
+    let service = service_fn(move |request| answer(request, shared.clone()));
     let stream = TokioIo::new(stream);
     if is_http2 {
         let _ = http2::Builder::new(TokioExecutor::new()).serve_connection(stream, service).await;
@@ -144,71 +151,63 @@ async fn talk(stream: TcpStream, acceptor: TlsAcceptor, react: React, seen: Arc<
     }
 }
 
-async fn answer(
-    mut request: Request<Incoming>,
-    react: React,
-    seen: Arc<Mutex<Vec<Request<Bytes>>>>,
-) -> Result<Response<Script>, std::io::Error> {
+async fn answer(mut request: Request<Incoming>, shared: Arc<Shared>) -> io::Result<Response<Script>> {
     let upgrade = hyper::upgrade::on(&mut request);
     let (head, body) = request.into_parts();
     let upgraded = head.headers.contains_key(http::header::UPGRADE);
-    let body = if upgraded {
-        Bytes::new()
-    } else {
-        body.collect().await.map(|body| body.to_bytes()).unwrap_or_default()
-    };
+    let body = if upgraded { Bytes::new() } else { whole(body).await };
     let request = Request::from_parts(head, body);
-    let reaction = react(&request);
-    seen.lock().unwrap().push(request);
-    let closed = || std::io::Error::other("closed as the test wants it");
+    let reaction = (shared.react)(&request);
+    shared.seen.lock().unwrap().push(request);
     Ok(match reaction {
-        Reaction::Reply(code, body) => json(code, Script(vec![Step::Say(body.into())])),
+        Reaction::Reply(code, body) => json(code, Script { said: Some(body.into()), end: None }),
         Reaction::Hang => std::future::pending().await,
-        Reaction::Close => return Err(closed()),
-        Reaction::Die(body) => json(200, Script(vec![Step::Die, Step::Say(body.into())])),
-        Reaction::Linger(body) => json(200, Script(vec![Step::Wait, Step::Say(body.into())])),
+        Reaction::Close => return Err(io::Error::other("closed as the test wants it")),
+        Reaction::Begin(body) => {
+            let mut dying = shared.dying.subscribe();
+            let end = async move { drop(dying.wait_for(|dying| *dying).await) };
+            json(200, Script { said: Some(body.into()), end: Some(Box::pin(end)) })
+        }
         Reaction::Echo => {
-            tokio::spawn(async move {
-                let stream = TokioIo::new(upgrade.await.unwrap());
-                let (mut reader, mut writer) = tokio::io::split(stream);
-                let _ = tokio::io::copy(&mut reader, &mut writer).await;
-            });
-            let response =
+            tokio::spawn(echo(upgrade));
+            let head =
                 Response::builder().status(101).header("connection", "Upgrade").header("upgrade", "echo");
-            response.body(Script(Vec::new())).unwrap()
+            head.body(Script { said: None, end: None }).unwrap()
         }
     })
+}
+
+async fn whole(body: Incoming) -> Bytes {
+    body.collect().await.map(|body| body.to_bytes()).unwrap_or_default()
+}
+
+async fn echo(upgrade: hyper::upgrade::OnUpgrade) {
+    let (mut reader, mut writer) = tokio::io::split(TokioIo::new(upgrade.await.unwrap()));
+    let _ = tokio::io::copy(&mut reader, &mut writer).await;
 }
 
 fn json(code: u16, body: Script) -> Response<Script> {
     Response::builder().status(code).header("content-type", "application/json").body(body).unwrap()
 }
 
-/// A body that does something in the middle. The last step comes first.
-struct Script(Vec<Step>);
-
-enum Step {
-    Say(Bytes),
-    Wait,
-    Die,
+/// A body that says something, and perhaps then waits to be broken off.
+struct Script {
+    said: Option<Bytes>,
+    end: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
 impl http_body::Body for Script {
     type Data = Bytes;
-    type Error = std::io::Error;
+    type Error = io::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
-        match self.0.pop() {
-            None => Poll::Ready(None),
-            Some(Step::Say(bytes)) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
-            Some(Step::Die) => Poll::Ready(Some(Err(std::io::Error::other("dies as the test wants it")))),
-            Some(Step::Wait) => {
-                self.0.push(Step::Wait);
-                Poll::Pending
-            }
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        if let Some(said) = self.said.take().filter(|said| !said.is_empty()) {
+            return Poll::Ready(Some(Ok(Frame::data(said))));
         }
+        let Some(end) = &mut self.end else { return Poll::Ready(None) };
+        end.as_mut().poll(context).map(|()| Some(Err(io::Error::other("dies as the test wants it"))))
     }
 }

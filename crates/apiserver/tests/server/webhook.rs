@@ -341,6 +341,30 @@ async fn a_webhook_that_refuses_to_serve_is_quoted() {
 }
 
 #[tokio::test]
+async fn a_webhook_that_hangs_up_is_an_end_of_file() {
+    let rig = Rig::new().await;
+    let peer = Peer::start(&["shop.default.svc"], |_| Reaction::Close).await;
+    let service = r#"{"metadata":{"name":"shop"},"spec":{"type":"ExternalName","externalName":"localhost"}}"#;
+    rig.post("/api/v1/namespaces/default/services", service).await.expect(201);
+    let mut more = value!({});
+    more.set(
+        "clientConfig",
+        value!({
+            "caBundle": (peer.bundle()),
+            "service": { "namespace": "default", "name": "shop", "port": (i64::from(peer.port)), "path": "/hook" }
+        }),
+    );
+    configure(&rig, VALIDATING, "v", vec![hook("v", &peer, more)]).await;
+    let refused = rig.post(CONFIG_MAPS, ONE).await.expect(500);
+    let expected = format!(
+        "Internal error occurred: failed calling webhook \"v.example.com\": failed to call webhook: \
+         Post \"https://shop.default.svc:{}/hook?timeout=1s\": EOF",
+        peer.port
+    );
+    assert_eq!(refused.body["message"].str(), expected);
+}
+
+#[tokio::test]
 async fn a_webhook_with_a_wrong_certificate_is_not_asked() {
     let expected = "failed to call webhook: Post \"https://$/w?timeout=1s\": tls: failed to verify certificate: x509: cannot validate certificate for 127.0.0.1 because it doesn't contain any IP SANs";
     check_fault(&["elsewhere.example.com"], || Reaction::Hang, expected).await;
@@ -397,4 +421,28 @@ async fn webhooks_that_hang_do_not_add_up() {
     let refused = rig.post(CONFIG_MAPS, ONE).await.expect(504);
     assert_eq!(refused.body["message"].str(), "Timeout: request did not complete within requested timeout");
     assert!(started.elapsed() <= Duration::from_secs(35), "{:?}", started.elapsed());
+}
+
+#[tokio::test]
+async fn a_condition_decides_whether_a_webhook_is_asked() {
+    let rig = Rig::new().await;
+    let peer = webhook(|_| value!({ "allowed": false })).await;
+    let with = |policy: &str, expression: &str| value!({ "failurePolicy": policy, "matchConditions": [{ "name": "c", "expression": expression }] });
+    for (policy, expression, expected) in [
+        ("Fail", "request.name == 'two'", 201),
+        ("Fail", "request.name == 'one' && object.metadata.namespace == request.namespace", 400),
+        ("Fail", "request.userInfo.username == 'admin' && request.operation in ['CREATE']", 400),
+        ("Fail", "authorizer.group('').resource('configmaps').check('delete').allowed()", 400),
+        ("Fail", "!authorizer.requestResource.check('delete').allowed()", 201),
+        ("Ignore", "object.data.none == 'x'", 201),
+        ("Fail", "object.data.none == 'x'", 403),
+    ] {
+        configure(&rig, VALIDATING, "v", vec![hook("v", &peer, with(policy, expression))]).await;
+        let reply = rig.post(&format!("{CONFIG_MAPS}?dryRun=All"), ONE).await.expect(expected);
+        if expected == 403 {
+            let message = "configmaps \"one\" is forbidden: expression 'object.data.none == 'x'' resulted in error: no such key: data";
+            assert_eq!(reply.body["message"].str(), message);
+        }
+        rig.delete(&format!("{VALIDATING}/v"), "").await.expect(200);
+    }
 }

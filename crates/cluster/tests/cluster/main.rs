@@ -7,6 +7,7 @@ mod process;
 
 mod access;
 mod crash;
+mod definitions;
 mod http;
 mod kubectl;
 mod layers;

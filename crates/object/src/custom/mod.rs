@@ -1,4 +1,4 @@
-//! Kinds that people define: a CustomResourceDefinition becomes one [`Kind`] per version that it serves.
+//! Kinds that people define: a CustomResourceDefinition becomes one [`Kind`] per version.
 //!
 //! Such a kind goes the same way as a built-in one. Its root is a [`Struct`] with one field, the metadata, and a
 //! compiled schema beside it ([`Struct::rest`]), which decoding, defaulting, canonical form and ownership ask.

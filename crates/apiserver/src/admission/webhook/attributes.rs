@@ -114,18 +114,20 @@ impl<'a> Attributes<'a> {
     }
 
     /// One of the request's objects in the version of `resource`.
-    pub fn shown(&self, object: Option<&Value>, resource: &Resource) -> Value {
-        let Some(object) = object else { return Value::Null };
-        let own = resource.kind().gvk == self.call.resource.kind().gvk;
+    pub async fn shown(&self, object: Option<&Value>, resource: &Resource) -> Result<Value, Status> {
+        let Some(object) = object else { return Ok(Value::Null) };
+        let asked = self.call.resource;
+        let own = resource.kind().gvk == asked.kind().gvk;
         let (mut shown, kind) = match self.form {
             Form::Only(_) => (object.clone(), &self.kind),
             Form::Asked if own => (object.clone(), &self.kind),
-            Form::Asked => (self.call.resource.convert(object, resource), &resource.kind().gvk),
-            Form::Judged => (resource.judged_as(object), &resource.kind().gvk),
+            // Custom objects are judged in the version that was asked for.
+            Form::Judged if own || !asked.is_custom() => (resource.judged_as(object), &resource.kind().gvk),
+            _ => (resource.turned(object, asked).await?, &resource.kind().gvk),
         };
         shown.set("kind", &kind.kind);
         shown.set("apiVersion", kind.api_version());
-        shown
+        Ok(shown)
     }
 
     /// The shape of the request's objects, if they are not of the resource's kind.

@@ -42,7 +42,7 @@ impl Failure {
 /// A call that is ready to be made, wherever and whenever.
 pub(super) struct Prepared {
     server: Arc<Inner>,
-    pub invocation: Invocation,
+    invocation: Arc<Invocation>,
     version: &'static str,
     uid: String,
     body: Bytes,
@@ -50,21 +50,17 @@ pub(super) struct Prepared {
 }
 
 /// Writes the review for a webhook.
-pub(super) fn prepare(
-    attributes: &Attributes,
-    invocation: Invocation,
-) -> Result<Prepared, (Invocation, Failure)> {
-    match written(attributes, &invocation) {
-        Ok((version, uid, body)) => {
-            let (server, until) = (attributes.call.server.clone(), attributes.call.until);
-            Ok(Prepared { server, invocation, version, uid, body, until })
-        }
-        Err(failure) => Err((invocation, failure)),
-    }
+pub(super) async fn prepare(
+    attributes: &Attributes<'_>,
+    invocation: &Arc<Invocation>,
+) -> Result<Prepared, Failure> {
+    let (version, uid, body) = written(attributes, invocation).await?;
+    let (server, until) = (attributes.call.server.clone(), attributes.call.until);
+    Ok(Prepared { server, invocation: invocation.clone(), version, uid, body, until })
 }
 
-fn written(
-    attributes: &Attributes,
+async fn written(
+    attributes: &Attributes<'_>,
     invocation: &Invocation,
 ) -> Result<(&'static str, String, Bytes), Failure> {
     let (_, dry_run) = attributes.options().map_err(Failure::Refused)?;
@@ -74,7 +70,7 @@ fn written(
     let version = review::version(invocation)
         .map_err(|why| Failure::Call(format!("could not create admission objects: {why}")))?;
     let uid = uuid(attributes.call.server.registry.random());
-    let question = review::question(version, &uid, attributes, invocation).map_err(Failure::Refused)?;
+    let question = review::question(version, &uid, attributes, invocation).await.map_err(Failure::Refused)?;
     Ok((version, uid, json::to_string(&question).into()))
 }
 

@@ -7,6 +7,7 @@ use mizzen_object::select::LabelSelector;
 use mizzen_object::{Str, Value};
 use mizzen_registry::{ListOptions, Registry, Resource, Revision};
 
+use super::conditions::Conditions;
 use super::matching::Rule;
 use crate::catalog::Catalog;
 use crate::outgoing::Hook;
@@ -121,6 +122,8 @@ pub(crate) struct Webhook {
     /// The versions of reviews that it understands, best first.
     pub versions: Vec<Str>,
     pub hook: Hook,
+    /// What must hold besides.
+    pub conditions: Conditions,
 }
 
 impl Webhook {
@@ -145,6 +148,7 @@ impl Webhook {
                 .map(|text| text.str().into())
                 .collect(),
             hook: Hook::parse(&webhook["clientConfig"]),
+            conditions: Conditions::parse(webhook["matchConditions"].list()),
         }
     }
 }

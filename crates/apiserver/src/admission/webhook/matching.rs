@@ -36,9 +36,9 @@ fn is_exempt(kind: &GroupVersionKind) -> bool {
 }
 
 /// How the webhook is to be called, if it is. Trouble with selectors counts only if the rules match.
-pub(super) fn invocation(
+pub(super) async fn invocation(
     webhook: &Arc<Webhook>,
-    attributes: &Attributes,
+    attributes: &Attributes<'_>,
 ) -> Result<Option<Invocation>, Status> {
     let in_namespace = matches_namespace(&webhook.namespaces, attributes);
     if in_namespace == Ok(false) || !matches_object(&webhook.objects, attributes) {
@@ -46,7 +46,8 @@ pub(super) fn invocation(
     }
     let Some((resource, kind)) = version_of(webhook, attributes) else { return Ok(None) };
     in_namespace?;
-    Ok(Some(Invocation { webhook: webhook.clone(), resource, kind }))
+    let invocation = Invocation { webhook: webhook.clone(), resource, kind };
+    Ok(webhook.conditions.hold(attributes, &invocation).await?.then_some(invocation))
 }
 
 /// The version of the resource that the rules name: the one that was asked for if possible.

@@ -1,6 +1,7 @@
 //! Mutating webhooks: one after the other, each on what the one before has made of the object.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use mizzen_object::decode::decode;
 use mizzen_object::patch::JsonPatch;
@@ -45,7 +46,7 @@ impl Rounds {
         }
         let Some(object) = object else {
             for webhook in candidates {
-                if let Some(invocation) = invocation(&webhook, attributes)? {
+                if let Some(invocation) = invocation(&webhook, attributes).await? {
                     self.call(attributes, invocation).await?;
                 }
             }
@@ -54,7 +55,7 @@ impl Rounds {
         self.begin(object);
         for webhook in candidates {
             let now = attributes.with(object);
-            let Some(invocation) = invocation(&webhook, &now)? else { continue };
+            let Some(invocation) = invocation(&webhook, &now).await? else { continue };
             if self.second && !self.due.contains(&webhook.id) {
                 continue;
             }
@@ -88,13 +89,15 @@ impl Rounds {
         attributes: &Attributes<'_>,
         invocation: Invocation,
     ) -> Result<Option<Value>, Status> {
-        let webhook = invocation.webhook.clone();
-        let outcome = match prepare(attributes, invocation) {
-            Ok(prepared) => match prepared.call(true).await {
-                Ok(verdict) => judge(attributes, &prepared.invocation, &verdict),
-                Err(failure) => Err(failure),
-            },
-            Err((_, failure)) => Err(failure),
+        let invocation = Arc::new(invocation);
+        let webhook = &invocation.webhook;
+        let outcome = match prepare(attributes, &invocation).await {
+            Ok(prepared) => prepared.call(true).await,
+            Err(failure) => Err(failure),
+        };
+        let outcome = match outcome {
+            Ok(verdict) => judge(attributes, &invocation, &verdict).await,
+            Err(failure) => Err(failure),
         };
         match outcome {
             Err(Failure::Call(why)) if webhook.ignores_failure => {
@@ -110,8 +113,8 @@ impl Rounds {
 }
 
 /// What a verdict makes of the object; none if it stays as it is.
-fn judge(
-    attributes: &Attributes,
+async fn judge(
+    attributes: &Attributes<'_>,
     invocation: &Invocation,
     verdict: &Verdict,
 ) -> Result<Option<Value>, Failure> {
@@ -136,9 +139,9 @@ fn judge(
     if verdict.patch_type != "JSONPatch" {
         return Err(Failure::Call(format!("unsupported patch type {}", json::quote(&verdict.patch_type))));
     }
-    let mut shown = attributes.shown(Some(object), &invocation.resource);
+    let mut shown = attributes.shown(Some(object), &invocation.resource).await.map_err(Failure::Refused)?;
     patch.apply(&mut shown).map_err(|error| internal(error.to_string()))?;
-    let patched = attributes.taken_back(&shown, &invocation.resource)?;
+    let patched = attributes.taken_back(&shown, &invocation.resource).await?;
     Ok((patched != *object).then_some(patched))
 }
 
@@ -155,7 +158,7 @@ fn internal(why: String) -> Failure {
 
 impl Attributes<'_> {
     /// A patched object as one of the request's version: read again, pruned, defaulted.
-    fn taken_back(&self, patched: &Value, resource: &Resource) -> Result<Value, Failure> {
+    async fn taken_back(&self, patched: &Value, resource: &Resource) -> Result<Value, Failure> {
         let text = json::to_string(patched);
         if let Some(root) = self.other_root() {
             let decoded = decode(root, text.as_bytes()).map_err(|error| internal(error.to_string()))?;
@@ -167,7 +170,7 @@ impl Attributes<'_> {
         intake::fill_defaults(kind, &mut object);
         match kind.gvk == self.call.resource.kind().gvk {
             true => Ok(object),
-            false => Ok(resource.convert(&object, self.call.resource)),
+            false => self.call.resource.turned(&object, resource).await.map_err(Failure::Refused),
         }
     }
 }

@@ -23,10 +23,10 @@ pub(super) fn version(invocation: &Invocation) -> Result<&'static str, String> {
 }
 
 /// The review that a webhook is sent.
-pub(super) fn question(
+pub(super) async fn question(
     version: &str,
     uid: &str,
-    attributes: &Attributes,
+    attributes: &Attributes<'_>,
     invocation: &Invocation,
 ) -> Result<Value, Status> {
     let (call, asked) = (attributes.call, attributes.call.resource.kind());
@@ -47,8 +47,8 @@ pub(super) fn question(
     }
     request.set("operation", attributes.operation.word());
     request.set("userInfo", user(attributes));
-    request.set("object", attributes.shown(attributes.object, &invocation.resource));
-    request.set("oldObject", attributes.shown(attributes.old, &invocation.resource));
+    request.set("object", attributes.shown(attributes.object, &invocation.resource).await?);
+    request.set("oldObject", attributes.shown(attributes.old, &invocation.resource).await?);
     request.set("dryRun", dry_run);
     request.set("options", options);
     let mut review = value!({ "kind": KIND, "apiVersion": (format!("{GROUP}/{version}")) });

@@ -1,11 +1,14 @@
 //! Validating webhooks: all at once, and one that refuses is enough.
 
+use std::sync::Arc;
+
 use mizzen_object::Status;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::attributes::Attributes;
-use super::call::{Failure, Prepared, out_of_time, prepare};
+use super::call::{Failure, out_of_time, prepare};
+use super::configuration::Webhook;
 use super::matching::{candidates, invocation};
 use super::rejection::rejection;
 use super::review::Verdict;
@@ -16,8 +19,8 @@ pub(crate) async fn validate(attributes: &Attributes<'_>) -> Result<(), Status> 
     let hooks = server.webhooks.validating.hooks(&server.registry);
     let mut calls = Vec::new();
     for webhook in candidates(&hooks, attributes) {
-        if let Some(invocation) = invocation(&webhook, attributes)? {
-            calls.push(invocation);
+        if let Some(invocation) = invocation(&webhook, attributes).await? {
+            calls.push(Arc::new(invocation));
         }
     }
     if calls.is_empty() {
@@ -26,43 +29,33 @@ pub(crate) async fn validate(attributes: &Attributes<'_>) -> Result<(), Status> 
     if Instant::now() >= attributes.call.until {
         return Err(out_of_time());
     }
-    let mut outcomes: Vec<Option<Result<(), Status>>> = Vec::new();
+    let mut outcomes = vec![Ok(()); calls.len()];
     let mut running = JoinSet::new();
-    for (at, invocation) in calls.into_iter().enumerate() {
-        outcomes.push(None);
-        match prepare(attributes, invocation) {
-            Ok(prepared) => drop(running.spawn(called(at, prepared))),
-            Err((invocation, failure)) => {
-                let webhook = &invocation.webhook;
-                outcomes[at] = Some(settle(&webhook.name, webhook.ignores_failure, Err(failure)));
-            }
+    for (at, invocation) in calls.iter().enumerate() {
+        match prepare(attributes, invocation).await {
+            Ok(prepared) => drop(running.spawn(async move { (at, prepared.call(false).await) })),
+            Err(failure) => outcomes[at] = settle(&invocation.webhook, Err(failure)),
         }
     }
     while let Some(done) = running.join_next().await {
-        let (at, prepared, verdict) = done.map_err(Status::internal)?;
+        let (at, verdict) = done.map_err(Status::internal)?;
         for warning in verdict.as_ref().map_or(&[][..], |verdict| &verdict.warnings) {
             attributes.call.notes.warn(warning);
         }
-        let webhook = &prepared.invocation.webhook;
-        outcomes[at] = Some(settle(&webhook.name, webhook.ignores_failure, verdict));
+        outcomes[at] = settle(&calls[at].webhook, verdict);
     }
-    outcomes.into_iter().flatten().collect()
-}
-
-async fn called(at: usize, prepared: Prepared) -> (usize, Prepared, Result<Verdict, Failure>) {
-    let verdict = prepared.call(false).await;
-    (at, prepared, verdict)
+    outcomes.into_iter().collect()
 }
 
 /// What follows from a verdict, or from there being none.
-fn settle(name: &str, ignores_failure: bool, verdict: Result<Verdict, Failure>) -> Result<(), Status> {
+fn settle(webhook: &Webhook, verdict: Result<Verdict, Failure>) -> Result<(), Status> {
     match verdict {
         Ok(verdict) if verdict.allowed => Ok(()),
-        Ok(verdict) => Err(rejection(name, &verdict.status)),
-        Err(Failure::Call(why)) if ignores_failure => {
-            tracing::warn!(webhook = %name, %why, "failed calling webhook, failing open");
+        Ok(verdict) => Err(rejection(&webhook.name, &verdict.status)),
+        Err(Failure::Call(why)) if webhook.ignores_failure => {
+            tracing::warn!(webhook = %webhook.name, %why, "failed calling webhook, failing open");
             Ok(())
         }
-        Err(failure) => Err(failure.into_status(name)),
+        Err(failure) => Err(failure.into_status(&webhook.name)),
     }
 }

@@ -241,3 +241,23 @@ async fn reconciles_roles() {
     kubectl.shows("get clusterrole reader -o jsonpath={.rules[*].resources}", &["pods", "services"]).await;
     kubectl.shows("get clusterrolebinding reader -o jsonpath={.subjects[*].name}", &["dev"]).await;
 }
+
+#[tokio::test]
+async fn uses_a_kind_as_soon_as_it_is_defined() {
+    let Some(kubectl) = Kubectl::start().await else { return };
+    kubectl.shows("apply -f crontab-definition.yaml", &["crontabs.stable.example.com created"]).await;
+    kubectl.shows("apply -f crontab.yaml", &["crontab.stable.example.com/mine created"]).await;
+    kubectl.shows("apply --server-side --force-conflicts -f crontab.yaml", &["serverside-applied"]).await;
+    kubectl.shows("get ct", &["SPEC", "REPLICAS", "AGE", "mine", "* * * * */5"]).await;
+    kubectl.shows("explain crontab.spec", &["What is wanted.", "cronSpec", "When it runs."]).await;
+    kubectl.shows("scale --replicas=3 crontab/mine", &["scaled"]).await;
+    kubectl.shows("get ct mine -o jsonpath={.spec.replicas}", &["3"]).await;
+    let refused = kubectl.refused("scale --replicas=11 crontab/mine").await;
+    assert!(refused.contains("spec.replicas in body should be less than or equal to 10"), "{refused}");
+    kubectl.shows("api-resources --api-group=stable.example.com", &["crontabs", "ct", "CronTab"]).await;
+    kubectl
+        .shows("wait --for=condition=Established crd/crontabs.stable.example.com", &["condition met"])
+        .await;
+    kubectl.shows("delete -f crontab-definition.yaml", &["deleted"]).await;
+    kubectl.refused("get crontabs").await;
+}

@@ -1,0 +1,117 @@
+//! An APIService for each version of a group that this server serves itself.
+//!
+//! Those of built-in groups are made at the start, and what an administrator does to them afterwards stays until the
+//! next one. Those of custom groups come and go with them, and whoever deletes one sees it come back.
+
+use std::collections::HashSet;
+
+use mizzen_object::{Str, Value, value};
+use tokio::task::JoinSet;
+
+use super::table::Entry;
+use crate::{Server, discovery};
+
+const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
+const AT_START: &str = "onstart";
+const ALWAYS: &str = "true";
+
+/// Makes what is missing of built-in groups, all at once: they share the disk's time.
+pub(super) async fn built_in(server: &Server) -> Result<(), String> {
+    let mut running = JoinSet::new();
+    for wanted in wanted(server, true) {
+        let server = server.clone();
+        running.spawn(async move { ensure(&server, &wanted, AT_START).await });
+    }
+    while let Some(done) = running.join_next().await {
+        done.map_err(|error| error.to_string())??;
+    }
+    Ok(())
+}
+
+/// Makes what is missing of custom groups and removes what is too much.
+pub(super) async fn custom(server: &Server) {
+    let wanted = wanted(server, false);
+    for service in &wanted {
+        if let Err(problem) = ensure(server, service, ALWAYS).await {
+            tracing::warn!(%problem, "cannot keep an APIService");
+        }
+    }
+    let names: HashSet<String> = wanted.iter().map(|service| service.name()).collect();
+    let table = server.0.aggregation.configured.table(&server.0.registry);
+    for entry in &table.entries {
+        if managed(entry) == ALWAYS && !names.contains(entry.name.as_str()) {
+            server.ask("DELETE", &path(&entry.name), None).await;
+        }
+    }
+}
+
+/// A version that this server serves.
+struct Wanted {
+    group: Str,
+    version: Str,
+}
+
+impl Wanted {
+    fn name(&self) -> String {
+        format!("{}.{}", self.version, self.group)
+    }
+}
+
+fn wanted(server: &Server, built_in: bool) -> Vec<Wanted> {
+    let groups = server.0.catalog.groups();
+    // Kubernetes: who knows all APIServices is not one of them.
+    let groups = groups.iter().filter(|group| group.name != "apiregistration.k8s.io");
+    let groups = groups.filter(|group| discovery::is_built_in(&group.name) == built_in);
+    let versions = groups.flat_map(|group| {
+        group
+            .versions
+            .iter()
+            .map(|version| Wanted { group: group.name.clone(), version: version.name.clone() })
+    });
+    versions.collect()
+}
+
+fn managed(entry: &Entry) -> &str {
+    entry.object["metadata"]["labels"][MANAGED].str()
+}
+
+fn path(name: &str) -> String {
+    format!("/apis/apiregistration.k8s.io/v1/apiservices/{name}")
+}
+
+/// Makes the APIService, or puts it right. One that is somebody else's is left alone.
+async fn ensure(server: &Server, wanted: &Wanted, label: &str) -> Result<(), String> {
+    let name = wanted.name();
+    let priority = discovery::priority(&wanted.group, &wanted.version);
+    let mut spec = Value::object();
+    if !wanted.group.is_empty() {
+        spec.set("group", &wanted.group);
+    }
+    spec.set("version", &wanted.version);
+    spec.set("groupPriorityMinimum", priority.group);
+    spec.set("versionPriority", priority.version);
+    let table = server.0.aggregation.configured.table(&server.0.registry);
+    let (code, answer) = match table.named(&name) {
+        None => {
+            let mut object = value!({ "kind": "APIService", "apiVersion": "apiregistration.k8s.io/v1" });
+            object.entry("metadata").set("name", name.as_str());
+            object.entry("metadata").entry("labels").set(MANAGED, label);
+            object.set("spec", spec);
+            server.ask("POST", "/apis/apiregistration.k8s.io/v1/apiservices", Some(&object)).await
+        }
+        Some(entry)
+            if managed(entry).is_empty() || entry.object["spec"] == spec && managed(entry) == label =>
+        {
+            return Ok(());
+        }
+        Some(entry) => {
+            let mut object = entry.object.clone();
+            object.entry("metadata").entry("labels").set(MANAGED, label);
+            object.set("spec", spec);
+            server.ask("PUT", &path(&name), Some(&object)).await
+        }
+    };
+    // Somebody else was faster; the next look will tell.
+    let fine = code < 400 || code == 409;
+    if fine { Ok(()) } else { Err(format!("APIService {name}: {}", answer["message"].str())) }
+}

@@ -1,0 +1,98 @@
+//! A server on a real network, and a client whom it knows by a certificate.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mizzen_apiserver::authenticate::Peer as Known;
+use mizzen_apiserver::listen::listen;
+use mizzen_apiserver::{Server, User};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
+
+/// The server. It is gone when this is dropped.
+pub struct Network {
+    port: u16,
+    connector: TlsConnector,
+    task: JoinHandle<()>,
+}
+
+impl Network {
+    /// Puts `server` on a network.
+    pub async fn start(server: &Server) -> Network {
+        let authority = Authority::new();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let identify = Arc::new(|_: &[u8]| Known::User(User::master("admin")));
+        let tls = Arc::new(authority.server());
+        let serving = listen(server.clone(), listener, tls, identify, std::future::pending(), Duration::ZERO);
+        let task = tokio::spawn(serving);
+        Network { port, connector: TlsConnector::from(Arc::new(authority.client())), task }
+    }
+
+    /// A connection as the admin, on which HTTP/1.1 is spoken.
+    pub async fn connect(&self) -> TlsStream<TcpStream> {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
+        self.connector.connect("127.0.0.1".try_into().unwrap(), stream).await.unwrap()
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    roots: Arc<RootCertStore>,
+}
+
+type Certificate = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+impl Authority {
+    fn new() -> Authority {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(params.self_signed(&key).unwrap().der().clone()).unwrap();
+        Authority { issuer: Issuer::new(params, key), roots: Arc::new(roots) }
+    }
+
+    fn sign(&self) -> Certificate {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        (vec![certificate.der().clone()], key)
+    }
+
+    fn server(&self) -> ServerConfig {
+        let provider = Arc::new(ring::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(self.roots.clone(), provider.clone());
+        let (chain, key) = self.sign();
+        ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_client_cert_verifier(verifier.build().unwrap())
+            .with_single_cert(chain, key)
+            .unwrap()
+    }
+
+    fn client(&self) -> ClientConfig {
+        let (chain, key) = self.sign();
+        ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(self.roots.clone())
+            .with_client_auth_cert(chain, key)
+            .unwrap()
+    }
+}
