@@ -114,6 +114,15 @@ impl Catalog {
         definition.resource(&self.means, version)
     }
 
+    /// The resource whose objects are of this kind.
+    pub fn of_kind(&self, gvk: &GroupVersionKind) -> Option<Resource> {
+        let built_in = self.kinds.iter().find(|kind| kind.gvk == *gvk).map(|kind| kind.plural.clone());
+        let custom = self.custom();
+        let defined = || custom.of_group(&gvk.group).find(|definition| definition.accepted.kind == gvk.kind);
+        let plural = built_in.or_else(|| defined().map(|definition| definition.accepted.plural.clone()))?;
+        self.get(&gvk.group, &gvk.version, &plural)
+    }
+
     /// All versions of a resource that are served.
     pub fn versions(&self, resource: &Resource) -> Vec<Resource> {
         match self.definition_of(resource).filter(|_| resource.is_custom()) {

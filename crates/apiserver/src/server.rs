@@ -10,7 +10,7 @@ use mizzen_registry::Registry;
 use tokio::sync::watch;
 
 use crate::access::{Access, Attributes, Authorizer, Decision};
-use crate::admission::{self, Admission, Claims, Plugins, Webhooks};
+use crate::admission::{self, Admission, Claims, Plugins, Policies, Webhooks};
 use crate::aggregation::{Aggregation, Streams};
 use crate::answer::Answer;
 use crate::authenticate::{Authentication, Claim, Peer};
@@ -76,6 +76,7 @@ pub(crate) struct Inner {
     pub access: Access,
     pub client: Client,
     pub webhooks: Webhooks,
+    pub policies: Policies,
     pub aggregation: Aggregation,
     pub options: Options,
     /// Turns true when the server is about to stop; watches end then.
@@ -91,6 +92,7 @@ impl Server {
         let client = Client::new(&registry, &catalog, options.front_proxy.clone(), &options.advertise);
         catalog.call_with(&client, &registry);
         let webhooks = Webhooks::new(&catalog);
+        let policies = Policies::new(&catalog);
         let aggregation = Aggregation::new(&registry, &catalog);
         let access = Access::new(&catalog, &options.authorizers);
         let stopping = watch::Sender::new(false);
@@ -104,6 +106,7 @@ impl Server {
             access,
             client,
             webhooks,
+            policies,
             aggregation,
             options,
             stopping,

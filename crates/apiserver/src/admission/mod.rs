@@ -15,6 +15,7 @@ mod owners;
 mod plugins;
 mod pod_resize;
 mod pod_security;
+mod policy;
 mod priority;
 mod protection;
 mod quota;
@@ -31,6 +32,7 @@ pub use configuration::{Admission, ConfigurationError};
 pub(crate) use owners::{Dedupe, dedupe_owners};
 pub use plugins::{PluginError, Plugins};
 pub use pod_security::{Level, PodSecurity, Policy, Standard, Version};
+pub(crate) use policy::Policies;
 pub use quota::LimitedResource;
 pub(crate) use service::{Claim, Claims, follow_all};
 pub(crate) use webhook::Webhooks;
@@ -60,10 +62,11 @@ pub(crate) async fn admit(write: Write<'_>, object: &mut Value) -> Result<(), St
     let Write { call, old, claim } = write;
     definitions::admit(call, old, object)?;
     let attributes = Attributes { call, old, charges: None };
-    let mut rounds = webhook::Rounds::default();
-    loop {
+    let asked = webhook::Attributes::asked(call, old);
+    let mut rounds = Rounds::default();
+    for second in [false, true] {
         mutate(&attributes, object).await?;
-        if !ask_webhooks(&mut rounds, &attributes, object).await? {
+        if !rounds.mutate(&asked, object, second).await? {
             break;
         }
     }
@@ -74,20 +77,32 @@ pub(crate) async fn admit(write: Write<'_>, object: &mut Value) -> Result<(), St
     escalation::check(call, old, object).await
 }
 
-/// Lets webhooks change an object; whether everybody else must look at it again.
-async fn ask_webhooks(
-    rounds: &mut webhook::Rounds,
-    attributes: &Attributes<'_>,
-    object: &mut Value,
-) -> Result<bool, Status> {
-    let Attributes { call, old, .. } = *attributes;
-    if !call.server.options.plugins.has(plugins::MUTATING_WEBHOOK) {
-        return Ok(false);
+/// What the cluster's own rules and webhooks make of an object. If they change it, everybody looks at it again.
+#[derive(Default)]
+struct Rounds {
+    policies: policy::Rounds,
+    webhooks: webhook::Rounds,
+}
+
+impl Rounds {
+    /// Lets policies, then webhooks change an object; whether everybody else must look at it again.
+    async fn mutate(
+        &mut self,
+        attributes: &webhook::Attributes<'_>,
+        object: &mut Value,
+        second: bool,
+    ) -> Result<bool, Status> {
+        let plugins = &attributes.call.server.options.plugins;
+        let (managers, mut again) = (Managers::of(object), false);
+        if plugins.has(plugins::MUTATING_POLICY) {
+            again |= self.policies.mutate(attributes, object, second).await?;
+        }
+        if plugins.has(plugins::MUTATING_WEBHOOK) {
+            again |= self.webhooks.mutate(attributes, Some(object), second).await?;
+        }
+        managers.restore(object, attributes.call.notes);
+        Ok(again)
     }
-    let managers = Managers::of(object);
-    let again = rounds.mutate(&webhook::Attributes::asked(call, old), Some(object)).await?;
-    managers.restore(object, call.notes);
-    Ok(again)
 }
 
 /// The same for what is made below an object, such as an eviction.
@@ -134,7 +149,7 @@ impl Gate for Checks<'_> {
     }
 }
 
-/// Lets webhooks change what is no object of its resource's kind, such as a Scale or an Eviction.
+/// Lets policies and webhooks change what is no object of its resource's kind, such as a Scale or an Eviction.
 pub(crate) async fn admit_other(
     call: &Call<'_>,
     kind: &GroupVersionKind,
@@ -142,16 +157,17 @@ pub(crate) async fn admit_other(
     object: &mut Value,
     old: Option<&Value>,
 ) -> Result<(), Status> {
-    if !call.server.options.plugins.has(plugins::MUTATING_WEBHOOK) {
-        return Ok(());
-    }
     let attributes = webhook::Attributes::other(call, kind, root, old);
-    let mut rounds = webhook::Rounds::default();
-    while rounds.mutate(&attributes, Some(object)).await? {}
+    let mut rounds = Rounds::default();
+    for second in [false, true] {
+        if !rounds.mutate(&attributes, object, second).await? {
+            break;
+        }
+    }
     Ok(())
 }
 
-/// Lets webhooks refuse what is no object of its resource's kind.
+/// Lets policies and webhooks refuse what is no object of its resource's kind.
 pub(crate) async fn check_other(
     call: &Call<'_>,
     kind: &GroupVersionKind,
@@ -159,10 +175,27 @@ pub(crate) async fn check_other(
     object: &Value,
     old: Option<&Value>,
 ) -> Result<(), Status> {
-    if !call.server.options.plugins.has(plugins::VALIDATING_WEBHOOK) {
-        return Ok(());
+    ask(&webhook::Attributes::other(call, kind, root, old).with(object)).await
+}
+
+/// Lets policies, then webhooks refuse a request.
+async fn ask(attributes: &webhook::Attributes<'_>) -> Result<(), Status> {
+    let plugins = &attributes.call.server.options.plugins;
+    if plugins.has(plugins::VALIDATING_POLICY) {
+        policy::validate(attributes).await?;
     }
-    webhook::validate(&webhook::Attributes::other(call, kind, root, old).with(object)).await
+    match plugins.has(plugins::VALIDATING_WEBHOOK) {
+        true => webhook::validate(attributes).await,
+        false => Ok(()),
+    }
+}
+
+/// Lets policies refuse an object.
+fn check_with_policies<'a>(attributes: &'a Attributes<'a>, new: &'a Value) -> Future<'a, Result<(), Status>> {
+    Box::pin(async move {
+        let judged = webhook::Attributes::judged(attributes.call, Some(new), attributes.old);
+        policy::validate(&judged).await
+    })
 }
 
 /// Lets webhooks refuse an object.
@@ -171,6 +204,14 @@ fn check_with_webhooks<'a>(attributes: &'a Attributes<'a>, new: &'a Value) -> Fu
         let judged = webhook::Attributes::judged(attributes.call, Some(new), attributes.old);
         webhook::validate(&judged).await
     })
+}
+
+/// 403: a policy forbids it.
+fn forbidden_for(attributes: &webhook::Attributes, why: &str) -> Status {
+    let metadata = attributes.object.map(|object| &object["metadata"]);
+    let said = |field: &str| metadata.map(|metadata| metadata[field].str()).filter(|name| !name.is_empty());
+    let name = said("name").or_else(|| said("generateName")).unwrap_or_else(|| attributes.name());
+    Status::forbidden(&attributes.call.resource.kind().resource(), name, why)
 }
 
 impl<'a> Checks<'a> {
@@ -198,17 +239,13 @@ impl<'a> Checks<'a> {
         Ok(())
     }
 
-    /// Lets webhooks refuse that an object goes; there is nothing that they could change.
+    /// Lets policies and webhooks refuse that an object goes; there is nothing that they could change.
     async fn deletion(&self, old: Option<&Value>) -> Result<(), Status> {
         let attributes = webhook::Attributes::judged(self.call, None, old);
-        let plugins = &self.call.server.options.plugins;
-        if plugins.has(plugins::MUTATING_WEBHOOK) {
-            webhook::Rounds::default().mutate(&attributes, None).await?;
+        if self.call.server.options.plugins.has(plugins::MUTATING_WEBHOOK) {
+            webhook::Rounds::default().mutate(&attributes, None, false).await?;
         }
-        match plugins.has(plugins::VALIDATING_WEBHOOK) {
-            true => webhook::validate(&attributes).await,
-            false => Ok(()),
-        }
+        ask(&attributes).await
     }
 
     /// Keeps what was taken for the write if it is stored, and gives it back if it is not.

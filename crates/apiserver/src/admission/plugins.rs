@@ -8,8 +8,9 @@ use mizzen_object::{Status, Value};
 use mizzen_registry::Future;
 
 use super::{
-    Attributes, certificate, check_with_webhooks, default_class, limits, namespace, pod_resize, pod_security,
-    priority, protection, quota, runtime_class, service_account, taint, toleration, topology, volume_resize,
+    Attributes, certificate, check_with_policies, check_with_webhooks, default_class, limits, namespace,
+    pod_resize, pod_security, priority, protection, quota, runtime_class, service_account, taint, toleration,
+    topology, volume_resize,
 };
 
 /// Something that changes what is written, or refuses it.
@@ -75,6 +76,8 @@ impl Plugin {
 
 pub(super) const NAMESPACE_LIFECYCLE: &str = "NamespaceLifecycle";
 const SERVICE_ACCOUNT: &str = "ServiceAccount";
+pub(super) const MUTATING_POLICY: &str = "MutatingAdmissionPolicy";
+pub(super) const VALIDATING_POLICY: &str = "ValidatingAdmissionPolicy";
 pub(super) const MUTATING_WEBHOOK: &str = "MutatingAdmissionWebhook";
 pub(super) const VALIDATING_WEBHOOK: &str = "ValidatingAdmissionWebhook";
 
@@ -133,10 +136,14 @@ static TABLE: &[Plugin] = {
         Plugin::idle("JobValidation"),
         Plugin::on("PodResizeValidator", SAME, check(pod_resize::check_size)),
         // Those that ask others come last: they see what all before them have made of the object.
-        Plugin::idle("MutatingAdmissionPolicy"),
-        // Called by `admit`, which lets everybody look again at what webhooks have changed.
+        // Called by `admit`, which lets everybody look again at what these two have changed.
+        Plugin::idle(MUTATING_POLICY),
         Plugin::idle(MUTATING_WEBHOOK),
-        Plugin::idle("ValidatingAdmissionPolicy"),
+        Plugin::on(
+            VALIDATING_POLICY,
+            SAME,
+            Validate::Later { concerns: |_| true, validate: check_with_policies },
+        ),
         Plugin::on(
             VALIDATING_WEBHOOK,
             SAME,

@@ -25,6 +25,7 @@ mod storage;
 #[cfg(test)]
 mod tests;
 
+pub use admission::expression;
 pub use apiextensions::approval_condition;
 pub use certificates::requested_groups;
 

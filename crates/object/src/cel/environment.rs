@@ -19,6 +19,8 @@ pub struct Environment {
     base: Arc<Base>,
     variables: HashMap<Str, Type>,
     objects: HashMap<Str, Arc<HashMap<Str, Type>>>,
+    /// The name of a type that has any field, and so have all types below it.
+    open: Option<Str>,
 }
 
 /// What comes from libraries.
@@ -28,6 +30,9 @@ struct Base {
     macros: Vec<Macro>,
     types: HashMap<Str, Type>,
 }
+
+/// The name, in an object type, of all fields that have none.
+pub const ANY_OTHER: &str = "*";
 
 /// Why there is no program for a text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -47,7 +52,7 @@ impl Environment {
         let mut bases =
             BASES.get_or_init(Default::default).lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let base = bases.entry(version).or_insert_with(|| Arc::new(Base::new(version)));
-        Environment { base: base.clone(), variables: HashMap::new(), objects: HashMap::new() }
+        Environment { base: base.clone(), variables: HashMap::new(), objects: HashMap::new(), open: None }
     }
 
     /// With a variable.
@@ -56,9 +61,15 @@ impl Environment {
         self
     }
 
-    /// With an object type and its fields.
+    /// With an object type and its fields. [`ANY_OTHER`] stands for all that are not named.
     pub fn with_object(mut self, name: &str, fields: impl IntoIterator<Item = (Str, Type)>) -> Environment {
         self.objects.insert(name.into(), Arc::new(fields.into_iter().collect()));
+        self
+    }
+
+    /// With an object type that has any field, and so have all types below it: `Object`, `Object.spec`.
+    pub fn with_open_object(mut self, name: &str) -> Environment {
+        self.open = Some(name.into());
         self
     }
 
@@ -105,8 +116,15 @@ impl Environment {
         self.objects.get(name).map(|fields| &**fields)
     }
 
+    /// Whether an object type has any field.
+    pub(crate) fn is_open(&self, name: &str) -> bool {
+        let below = self.open.as_ref().and_then(|open| name.strip_prefix(open.as_str()));
+        below.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    }
+
     pub(crate) fn type_named(&self, name: &str) -> Option<Type> {
-        let declared = self.objects.contains_key(name).then(|| Type::object(name));
+        let known = self.objects.contains_key(name) || self.is_open(name);
+        let declared = known.then(|| Type::object(name));
         declared.or_else(|| self.base.types.get(name).cloned())
     }
 

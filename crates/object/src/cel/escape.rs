@@ -27,6 +27,15 @@ pub(super) const RESERVED: &[&str] = &[
     "while",
 ];
 
+/// Whether a name is an identifier.
+pub fn is_identifier(name: &str) -> bool {
+    let is_word = name.bytes().all(|byte| byte == b'_' || byte.is_ascii_alphanumeric());
+    is_word
+        && !name.is_empty()
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && !RESERVED.contains(&name)
+}
+
 /// The identifier for a name; `None` if there is none.
 pub fn escape(name: &str) -> Option<Str> {
     if RESERVED.contains(&name) {

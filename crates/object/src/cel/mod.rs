@@ -32,6 +32,7 @@
 pub mod ast;
 mod check;
 mod cost;
+mod data;
 mod environment;
 mod escape;
 mod estimate;
@@ -48,8 +49,8 @@ mod tests;
 mod types;
 mod value;
 
-pub use environment::{Environment, RefuseError};
-pub use escape::escape;
+pub use environment::{ANY_OTHER, Environment, RefuseError};
+pub use escape::{escape, is_identifier};
 pub use estimate::{CallEstimate, LIST, MAP, NoSizes, Node, REGEX, Range, STRUCT, Sizes, TRAVERSAL, scale};
 pub use eval::{Activation, Budget, Evaluation};
 pub use function::{
@@ -60,4 +61,4 @@ pub use parse::{CompileError, Issue};
 pub use program::Program;
 pub use shape::{Field, Form, Merge, Shape};
 pub use types::{OPTIONAL, Type};
-pub use value::{EvalError, Fields, Key, Lazy, List, Map, Opaque, Outcome, Text, Value};
+pub use value::{Entries, EvalError, Fields, Key, Lazy, List, Map, Opaque, Outcome, Text, Value};

@@ -31,7 +31,8 @@ pub(crate) enum Plan {
     Member(Box<Plan>, HashSet<Key>),
     List(Vec<(Plan, bool)>),
     Map(Vec<(Plan, Plan, bool)>),
-    Object(Vec<(Str, Plan, bool)>),
+    /// An object of a type, by its name.
+    Object(Str, Vec<(Str, Plan, bool)>),
     Fold(Box<Fold>),
     /// Adds to the accumulator in place: items of a list, or entries of a map.
     Accumulate(usize, Box<CallPlan>),
@@ -121,7 +122,7 @@ impl Planner<'_> {
             ExprKind::Call(call) => self.call(expr, call),
             ExprKind::List(items, optional) => self.list(items, optional),
             ExprKind::Map(entries) => self.map(entries),
-            ExprKind::Struct(_, fields) => self.object(fields),
+            ExprKind::Struct(name, fields) => self.object(name, fields),
             ExprKind::Comprehension(it) => self.fold(it),
         }
     }
@@ -139,9 +140,9 @@ impl Planner<'_> {
         if self.fold { fold_map(entries) } else { Ok(Plan::Map(entries)) }
     }
 
-    fn object(&mut self, fields: &[FieldEntry]) -> Step {
+    fn object(&mut self, name: &Str, fields: &[FieldEntry]) -> Step {
         let plan = |field: &FieldEntry| Ok((field.name.clone(), self.plan(&field.value)?, field.optional));
-        Ok(Plan::Object(fields.iter().map(plan).collect::<Result<_, EvalError>>()?))
+        Ok(Plan::Object(name.clone(), fields.iter().map(plan).collect::<Result<_, EvalError>>()?))
     }
 
     fn name(&self, expr: &Expr, name: &Str) -> Plan {

@@ -17,6 +17,9 @@ use crate::value::{Map, Str, Value};
 
 /// Makes `value` an object of type `ty`. Fields that the schema does not know are left out and reported.
 pub fn restore(ty: &Struct, value: Value) -> Result<Decoded, DecodeError> {
+    if ty.rest().is_some() {
+        return super::decode(ty, json::to_string(&value).as_bytes());
+    }
     let mut converter = Converter::default();
     let mut value = converter.top(ty, value).map_err(DecodeError::Type)?;
     canonical(ty, &mut value);

@@ -1,9 +1,10 @@
-//! What is a request about, as webhooks see it?
+//! What is a request about, as webhooks and policies see it?
 
 use mizzen_object::schema::Struct;
 use mizzen_object::{GroupVersionKind, Status, Value, value};
 use mizzen_registry::{DeleteOptions, Propagation, Resource};
 
+use super::matching::Version;
 use crate::options;
 use crate::verbs::Call;
 
@@ -128,6 +129,16 @@ impl<'a> Attributes<'a> {
         shown.set("kind", &kind.kind);
         shown.set("apiVersion", kind.api_version());
         Ok(shown)
+    }
+
+    /// The version that was asked for.
+    pub fn version(&self) -> Version {
+        Version { resource: self.call.resource.clone(), kind: self.kind.clone() }
+    }
+
+    /// The shape of the request's objects in a version.
+    pub fn root<'b>(&'b self, version: &'b Version) -> &'b Struct {
+        self.other_root().unwrap_or(&version.resource.kind().root)
     }
 
     /// The shape of the request's objects, if they are not of the resource's kind.

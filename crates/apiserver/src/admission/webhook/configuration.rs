@@ -1,14 +1,12 @@
 //! Which webhooks are there? What is stored, in the order in which it is called, found by what it is about.
 
-use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 
-use mizzen_object::select::LabelSelector;
 use mizzen_object::{Str, Value};
 use mizzen_registry::{ListOptions, Registry, Resource, Revision};
 
-use super::conditions::Conditions;
-use super::matching::Rule;
+use super::matching::{Index, Matching};
+use crate::admission::policy::Conditions;
 use crate::catalog::Catalog;
 use crate::outgoing::Hook;
 
@@ -60,10 +58,7 @@ impl Configured {
 pub(crate) struct Hooks {
     revision: Revision,
     all: Vec<Arc<Webhook>>,
-    /// Where those are that name a resource.
-    by_resource: HashMap<Str, Vec<usize>>,
-    /// Where those are that want any resource.
-    anywhere: Vec<usize>,
+    index: Index,
 }
 
 impl Hooks {
@@ -72,32 +67,14 @@ impl Hooks {
             let name = configuration["metadata"]["name"].str();
             configuration["webhooks"].list().iter().map(move |hook| Arc::new(Webhook::parse(name, hook)))
         });
-        let mut hooks = Hooks { revision, all: each.collect(), ..Hooks::default() };
-        for at in 0..hooks.all.len() {
-            hooks.index(at);
-        }
-        hooks
-    }
-
-    fn index(&mut self, at: usize) {
-        let rules = &self.all[at].rules;
-        let mut names: Vec<&Str> = rules.iter().flat_map(Rule::resources).collect();
-        names.sort();
-        names.dedup();
-        if names.iter().any(|name| *name == "*") {
-            return self.anywhere.push(at);
-        }
-        for name in names {
-            self.by_resource.entry(name.clone()).or_default().push(at);
-        }
+        let all: Vec<Arc<Webhook>> = each.collect();
+        let index = Index::new(all.iter().map(|webhook| &webhook.matching));
+        Hooks { revision, all, index }
     }
 
     /// The webhooks that may be about a resource, in order. For most requests there is none.
     pub fn about(&self, plural: &str) -> Vec<Arc<Webhook>> {
-        let named = self.by_resource.get(plural).map_or(&[][..], Vec::as_slice);
-        let mut found: Vec<usize> = named.iter().chain(&self.anywhere).copied().collect();
-        found.sort_unstable();
-        found.into_iter().map(|at| self.all[at].clone()).collect()
+        self.index.about(plural).into_iter().map(|at| self.all[at].clone()).collect()
     }
 }
 
@@ -107,11 +84,7 @@ pub(crate) struct Webhook {
     pub name: Str,
     /// By which it is known from one round to the next.
     pub id: Str,
-    pub rules: Vec<Rule>,
-    pub namespaces: LabelSelector,
-    pub objects: LabelSelector,
-    /// Whether rules for another version of the resource count too.
-    pub equivalent: bool,
+    pub matching: Matching,
     /// Whether a request goes on if it cannot be called.
     pub ignores_failure: bool,
     /// Whether it may be called for what is not stored.
@@ -129,15 +102,11 @@ pub(crate) struct Webhook {
 impl Webhook {
     fn parse(configuration: &str, webhook: &Value) -> Webhook {
         let name = webhook["name"].str();
-        let selector = |field: &str| LabelSelector::of(&webhook[field]).unwrap_or_default();
         let timeout = webhook["timeoutSeconds"].as_int().and_then(|seconds| u64::try_from(seconds).ok());
         Webhook {
             name: name.into(),
             id: format!("{configuration}/{name}").into(),
-            rules: webhook["rules"].list().iter().map(Rule::parse).collect(),
-            namespaces: selector("namespaceSelector"),
-            objects: selector("objectSelector"),
-            equivalent: webhook["matchPolicy"].str() == "Equivalent",
+            matching: Matching::of_webhook(webhook),
             ignores_failure: webhook["failurePolicy"].str() == "Ignore",
             allows_dry_run: matches!(webhook["sideEffects"].str(), "None" | "NoneOnDryRun"),
             reinvoked: webhook["reinvocationPolicy"].str() == "IfNeeded",
@@ -148,7 +117,7 @@ impl Webhook {
                 .map(|text| text.str().into())
                 .collect(),
             hook: Hook::parse(&webhook["clientConfig"]),
-            conditions: Conditions::parse(webhook["matchConditions"].list()),
+            conditions: Conditions::parse(&webhook["matchConditions"]),
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Does a webhook concern a request? Its rules, its selectors, and other versions of the same resource.
+//! Does a webhook or policy concern a request? Its rules, its selectors, and other versions of the same resource.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use mizzen_object::select::LabelSelector;
@@ -35,64 +36,170 @@ fn is_exempt(kind: &GroupVersionKind) -> bool {
     kind.group == "admissionregistration.k8s.io" && exempt.contains(&kind.kind.as_str())
 }
 
-/// How the webhook is to be called, if it is. Trouble with selectors counts only if the rules match.
+/// How the webhook is to be called, if it is.
 pub(super) async fn invocation(
     webhook: &Arc<Webhook>,
     attributes: &Attributes<'_>,
 ) -> Result<Option<Invocation>, Status> {
-    let in_namespace = matches_namespace(&webhook.namespaces, attributes);
-    if in_namespace == Ok(false) || !matches_object(&webhook.objects, attributes) {
-        return Ok(None);
+    let Some(version) = webhook.matching.find(attributes)? else { return Ok(None) };
+    match webhook.conditions.hold(attributes, &version).await? {
+        Ok(true) => {
+            let Version { resource, kind } = version;
+            Ok(Some(Invocation { webhook: webhook.clone(), resource, kind }))
+        }
+        Err(why) if !webhook.ignores_failure => {
+            let resource = attributes.call.resource.kind().resource();
+            Err(Status::forbidden(&resource, attributes.name(), &why))
+        }
+        _ => Ok(None),
     }
-    let Some((resource, kind)) = version_of(webhook, attributes) else { return Ok(None) };
-    in_namespace?;
-    let invocation = Invocation { webhook: webhook.clone(), resource, kind };
-    Ok(webhook.conditions.hold(attributes, &invocation).await?.then_some(invocation))
 }
 
-/// The version of the resource that the rules name: the one that was asked for if possible.
-fn version_of(webhook: &Webhook, attributes: &Attributes) -> Option<(Resource, GroupVersionKind)> {
-    let asked = attributes.call.resource;
-    if webhook.rules.iter().any(|rule| rule.matches(attributes, asked)) {
-        return Some((asked.clone(), attributes.kind.clone()));
+/// The version of a resource in which somebody wants to see a request, and what its kind is called there.
+#[derive(Clone)]
+pub(crate) struct Version {
+    pub resource: Resource,
+    pub kind: GroupVersionKind,
+}
+
+/// What a webhook or policy is about.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Matching {
+    /// One of them must match; none means that all do.
+    rules: Option<Vec<Rule>>,
+    /// None of them may match.
+    excluded: Vec<Rule>,
+    namespaces: LabelSelector,
+    objects: LabelSelector,
+    /// Whether rules for another version of the resource count too.
+    equivalent: bool,
+}
+
+impl Matching {
+    /// As a webhook says it.
+    pub fn of_webhook(webhook: &Value) -> Matching {
+        Matching { rules: Some(rules(&webhook["rules"])), ..Matching::parse(webhook) }
     }
-    if !webhook.equivalent {
-        return None;
+
+    /// As a policy or its binding says it.
+    pub fn parse(constraints: &Value) -> Matching {
+        let selector = |field: &str| LabelSelector::of(&constraints[field]).unwrap_or_default();
+        Matching {
+            rules: Some(rules(&constraints["resourceRules"])).filter(|rules| !rules.is_empty()),
+            excluded: rules(&constraints["excludeResourceRules"]),
+            namespaces: selector("namespaceSelector"),
+            objects: selector("objectSelector"),
+            equivalent: constraints["matchPolicy"].str() == "Equivalent",
+        }
     }
-    let others = equivalents(attributes);
-    let matching = webhook
-        .rules
-        .iter()
-        .find_map(|rule| others.iter().find(|(resource, _)| rule.matches(attributes, resource)));
-    matching.cloned()
+
+    /// The version in which a request is wanted, if it is. Trouble with selectors counts only if the rules match.
+    pub fn find(&self, attributes: &Attributes) -> Result<Option<Version>, Status> {
+        let in_namespace = matches_namespace(&self.namespaces, attributes);
+        if in_namespace == Ok(false) || !matches_object(&self.objects, attributes) {
+            return Ok(None);
+        }
+        if self.version(&self.excluded, attributes).is_some() {
+            return Ok(None);
+        }
+        let version = match &self.rules {
+            Some(rules) => self.version(rules, attributes),
+            None => Some(attributes.version()),
+        };
+        if version.is_some() {
+            in_namespace?;
+        }
+        Ok(version)
+    }
+
+    /// The version of the resource that rules name: the one that was asked for if possible.
+    fn version(&self, rules: &[Rule], attributes: &Attributes) -> Option<Version> {
+        if rules.iter().any(|rule| rule.matches(attributes, attributes.call.resource)) {
+            return Some(attributes.version());
+        }
+        if !self.equivalent || rules.is_empty() {
+            return None;
+        }
+        let others = equivalents(attributes);
+        let fits = |rule: &Rule| others.iter().find(|other| rule.matches(attributes, &other.resource));
+        rules.iter().find_map(fits).cloned()
+    }
+
+    /// The names of the resources that it may be about; none if it may be about any.
+    fn resources(&self) -> Option<Vec<&Str>> {
+        let mut names: Vec<&Str> = self.rules.as_ref()?.iter().flat_map(Rule::resources).collect();
+        names.sort();
+        names.dedup();
+        (!names.iter().any(|name| *name == "*")).then_some(names)
+    }
+}
+
+/// Which of many are about a resource?
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    /// Where those are that name a resource.
+    by_resource: HashMap<Str, Vec<usize>>,
+    /// Where those are that want any resource.
+    anywhere: Vec<usize>,
+}
+
+impl Index {
+    pub fn new<'a>(all: impl Iterator<Item = &'a Matching>) -> Index {
+        let mut index = Index::default();
+        for (at, matching) in all.enumerate() {
+            match matching.resources() {
+                None => index.anywhere.push(at),
+                Some(names) => {
+                    for name in names {
+                        index.by_resource.entry(name.clone()).or_default().push(at);
+                    }
+                }
+            }
+        }
+        index
+    }
+
+    /// Where those are that may be about a resource, in order.
+    pub fn about(&self, plural: &str) -> Vec<usize> {
+        let named = self.by_resource.get(plural).map_or(&[][..], Vec::as_slice);
+        let mut found: Vec<usize> = named.iter().chain(&self.anywhere).copied().collect();
+        found.sort_unstable();
+        found
+    }
 }
 
 /// Other versions of the resource, and what the request's kind is called there.
-fn equivalents(attributes: &Attributes) -> Vec<(Resource, GroupVersionKind)> {
+fn equivalents(attributes: &Attributes) -> Vec<Version> {
     let (catalog, own) = (&attributes.call.server.catalog, attributes.call.resource.kind());
     let subresource = attributes.call.path.subresource.as_str();
     let versions = catalog.versions(attributes.call.resource);
     let found =
         versions.into_iter().filter(|resource| resource.kind().gvk != own.gvk).filter_map(|resource| {
             let kind = resource.kind();
-            let name = match subresource {
+            let kind = match subresource {
                 "" => kind.gvk.clone(),
                 name => kind.subresource(name)?.kind.clone().unwrap_or_else(|| kind.gvk.clone()),
             };
-            Some((resource, name))
+            Some(Version { resource, kind })
         });
     found.collect()
 }
 
 /// What a rule is about.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Rule {
+struct Rule {
     operations: Vec<Str>,
     groups: Vec<Str>,
     versions: Vec<Str>,
     /// Resource and subresource.
     resources: Vec<(Str, Str)>,
     scope: Scope,
+    /// The objects, if not all.
+    names: Vec<Str>,
+}
+
+fn rules(rules: &Value) -> Vec<Rule> {
+    rules.list().iter().map(Rule::parse).collect()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -103,7 +210,7 @@ enum Scope {
 }
 
 impl Rule {
-    pub fn parse(rule: &Value) -> Rule {
+    fn parse(rule: &Value) -> Rule {
         let texts = |field: &str| rule[field].list().iter().map(|text| text.str().into()).collect();
         let resources = rule["resources"].list().iter().map(|resource| {
             let (name, below) = resource.str().split_once('/').unwrap_or((resource.str(), ""));
@@ -119,11 +226,12 @@ impl Rule {
                 "Cluster" => Scope::Cluster,
                 _ => Scope::Any,
             },
+            names: texts("resourceNames"),
         }
     }
 
     /// The resources that it names; `*` for any.
-    pub fn resources(&self) -> impl Iterator<Item = &Str> {
+    fn resources(&self) -> impl Iterator<Item = &Str> {
         self.resources.iter().map(|(name, _)| name)
     }
 
@@ -137,6 +245,7 @@ impl Rule {
             && has(&self.groups, &kind.gvk.group)
             && has(&self.versions, &kind.gvk.version)
             && resources.any(|(name, sub)| is(name, &kind.plural) && is(sub, below))
+            && (self.names.is_empty() || self.names.iter().any(|name| name == attributes.name()))
     }
 
     fn matches_scope(&self, attributes: &Attributes) -> bool {

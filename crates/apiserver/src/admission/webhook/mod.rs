@@ -1,7 +1,7 @@
 //! Which other servers have a say in a write? Those that webhook configurations name.
 //!
 //! [`Webhooks`] keeps the configurations as they are stored, ready to be asked which hooks a request concerns
-//! (`configuration`, `matching`, `conditions` in CEL). A mutating hook is called after another, each sees what the one before has made of
+//! (`configuration`, `matching`). A mutating hook is called after another, each sees what the one before has made of
 //! the object (`mutate`); validating hooks are called together (`validate`). `review` is what is sent and what comes
 //! back, `call` sends it.
 //!
@@ -10,11 +10,9 @@
 
 mod attributes;
 mod call;
-mod conditions;
 mod configuration;
-mod matching;
+pub(super) mod matching;
 mod mutate;
-mod questions;
 mod rejection;
 mod review;
 mod validate;

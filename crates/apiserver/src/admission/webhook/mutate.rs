@@ -19,9 +19,6 @@ use crate::intake;
 /// Calls the webhooks that a write concerns, and once more those that want to see what others made of it.
 #[derive(Default)]
 pub(crate) struct Rounds {
-    /// Whether the mutating plug-ins have their say a second time.
-    again: bool,
-    second: bool,
     /// Webhooks that were called and want to know what is changed after them.
     waiting: HashSet<Str>,
     /// Webhooks after which something was changed.
@@ -31,12 +28,13 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    /// Lets the webhooks change `object`, which is none for a delete. Returns whether, before it is over, the
-    /// plug-ins should see the object again and this should be called a second time.
+    /// Lets the webhooks change `object`, which is none for a delete. Returns whether one did, so that all should
+    /// have their say a second time.
     pub async fn mutate(
         &mut self,
         attributes: &Attributes<'_>,
         object: Option<&mut Value>,
+        second: bool,
     ) -> Result<bool, Status> {
         let server = attributes.call.server;
         let hooks = server.webhooks.mutating.hooks(&server.registry);
@@ -52,15 +50,20 @@ impl Rounds {
             }
             return Ok(false);
         };
-        self.begin(object);
+        // The plug-ins that came between may have changed the object too.
+        if second && self.last != *object {
+            self.changed();
+        }
+        let mut any = false;
         for webhook in candidates {
             let now = attributes.with(object);
             let Some(invocation) = invocation(&webhook, &now).await? else { continue };
-            if self.second && !self.due.contains(&webhook.id) {
+            if second && !self.due.contains(&webhook.id) {
                 continue;
             }
             if let Some(changed) = self.call(&now, invocation).await? {
                 self.changed();
+                any = true;
                 *object = changed;
             }
             if webhook.reinvoked {
@@ -68,18 +71,10 @@ impl Rounds {
             }
         }
         self.last = object.clone();
-        Ok(self.again && !std::mem::replace(&mut self.second, true))
-    }
-
-    /// The plug-ins that came between may have changed the object too.
-    fn begin(&mut self, object: &Value) {
-        if self.second && self.last != *object {
-            self.changed();
-        }
+        Ok(any)
     }
 
     fn changed(&mut self) {
-        self.again = true;
         self.due.extend(self.waiting.drain());
     }
 
@@ -141,7 +136,8 @@ async fn judge(
     }
     let mut shown = attributes.shown(Some(object), &invocation.resource).await.map_err(Failure::Refused)?;
     patch.apply(&mut shown).map_err(|error| internal(error.to_string()))?;
-    let patched = attributes.taken_back(&shown, &invocation.resource).await?;
+    let taken = attributes.taken_back(&shown, &invocation.resource).await;
+    let patched = taken.map_err(Failure::Refused)?;
     Ok((patched != *object).then_some(patched))
 }
 
@@ -158,19 +154,17 @@ fn internal(why: String) -> Failure {
 
 impl Attributes<'_> {
     /// A patched object as one of the request's version: read again, pruned, defaulted.
-    async fn taken_back(&self, patched: &Value, resource: &Resource) -> Result<Value, Failure> {
-        let text = json::to_string(patched);
-        if let Some(root) = self.other_root() {
-            let decoded = decode(root, text.as_bytes()).map_err(|error| internal(error.to_string()))?;
-            return Ok(decoded.value);
+    pub async fn taken_back(&self, patched: &Value, resource: &Resource) -> Result<Value, Status> {
+        let (text, kind) = (json::to_string(patched), resource.kind());
+        let root = self.other_root().unwrap_or(&kind.root);
+        let mut object = decode(root, text.as_bytes()).map_err(Status::internal)?.value;
+        if self.other_root().is_some() {
+            return Ok(object);
         }
-        let kind = resource.kind();
-        let decoded = decode(&kind.root, text.as_bytes()).map_err(|error| internal(error.to_string()))?;
-        let mut object = decoded.value;
         intake::fill_defaults(kind, &mut object);
         match kind.gvk == self.call.resource.kind().gvk {
             true => Ok(object),
-            false => self.call.resource.turned(&object, resource).await.map_err(Failure::Refused),
+            false => self.call.resource.turned(&object, resource).await,
         }
     }
 }

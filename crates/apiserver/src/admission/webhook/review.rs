@@ -7,7 +7,7 @@ use mizzen_object::schema::Struct;
 use mizzen_object::{GroupVersionKind, Status, Value, json, value};
 
 use super::attributes::Attributes;
-use super::matching::Invocation;
+use super::matching::{Invocation, Version};
 
 const GROUP: &str = "admission.k8s.io";
 const KIND: &str = "AdmissionReview";
@@ -29,31 +29,41 @@ pub(super) async fn question(
     attributes: &Attributes<'_>,
     invocation: &Invocation,
 ) -> Result<Value, Status> {
-    let (call, asked) = (attributes.call, attributes.call.resource.kind());
-    let (options, dry_run) = attributes.options()?;
-    let mut request = value!({ "uid": uid });
-    request.set("kind", kind(&invocation.kind));
-    request.set("resource", resource(&invocation.resource.kind().gvk, &invocation.resource.kind().plural));
-    request.set("requestKind", kind(&attributes.kind));
-    request.set("requestResource", resource(&asked.gvk, &asked.plural));
-    let texts = [
-        ("subResource", call.path.subresource.as_str()),
-        ("requestSubResource", call.path.subresource.as_str()),
-        ("name", attributes.name()),
-        ("namespace", attributes.namespace()),
-    ];
-    for (field, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
-        request.set(field, text);
-    }
-    request.set("operation", attributes.operation.word());
-    request.set("userInfo", user(attributes));
+    let version_shown = Version { resource: invocation.resource.clone(), kind: invocation.kind.clone() };
+    let mut request = attributes.request(&version_shown)?;
+    request.set("uid", uid);
     request.set("object", attributes.shown(attributes.object, &invocation.resource).await?);
     request.set("oldObject", attributes.shown(attributes.old, &invocation.resource).await?);
-    request.set("dryRun", dry_run);
-    request.set("options", options);
     let mut review = value!({ "kind": KIND, "apiVersion": (format!("{GROUP}/{version}")) });
     review.set("request", request);
     Ok(review)
+}
+
+impl Attributes<'_> {
+    /// The request as it is told in a version, but for its objects.
+    pub fn request(&self, version: &Version) -> Result<Value, Status> {
+        let (call, asked, shown) = (self.call, self.call.resource.kind(), version.resource.kind());
+        let (options, dry_run) = self.options()?;
+        let mut request = value!({ "uid": "" });
+        request.set("kind", kind(&version.kind));
+        request.set("resource", resource(&shown.gvk, &shown.plural));
+        request.set("requestKind", kind(&self.kind));
+        request.set("requestResource", resource(&asked.gvk, &asked.plural));
+        let texts = [
+            ("subResource", call.path.subresource.as_str()),
+            ("requestSubResource", call.path.subresource.as_str()),
+            ("name", self.name()),
+            ("namespace", self.namespace()),
+        ];
+        for (field, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
+            request.set(field, text);
+        }
+        request.set("operation", self.operation.word());
+        request.set("userInfo", user(self));
+        request.set("dryRun", dry_run);
+        request.set("options", options);
+        Ok(request)
+    }
 }
 
 fn kind(gvk: &GroupVersionKind) -> Value {

@@ -3,6 +3,7 @@
 use mizzen_object::validate::{field, names};
 use mizzen_object::{Path, Value, Violations};
 
+use super::expression::{Compiler, Scope, Wanted};
 use crate::groups::rules;
 
 pub(super) const FAILURE_POLICIES: [&str; 2] = ["Fail", "Ignore"];
@@ -142,14 +143,24 @@ fn validate_subresource(parts: (&str, &str), earlier: &[Value], path: &Path, vio
 }
 
 /// Conditions that decide whether to call at all.
-pub(super) fn validate_conditions(conditions: &[Value], path: &Path, violations: &mut Violations) {
+pub(super) fn validate_conditions(
+    conditions: &[Value],
+    scope: Scope,
+    path: &Path,
+    violations: &mut Violations,
+) {
     if conditions.len() > 64 {
         violations.too_many(path, conditions.len(), 64);
     }
     for (index, condition) in conditions.iter().enumerate() {
         let (name, path) = (&condition["name"], path.index(index));
-        if condition["expression"].str().trim().is_empty() {
-            violations.required(path.child("expression"), "");
+        match condition["expression"].str().trim() {
+            "" => violations.required(path.child("expression"), ""),
+            text => {
+                if let Err(refusal) = Compiler::default().compile(text, scope, Wanted::Bool) {
+                    refusal.tell(text, &path.child("expression"), violations);
+                }
+            }
         }
         rules::required_text(name, names::is_qualified_name, &path.child("name"), violations);
         if !name.is_empty() && conditions[..index].iter().any(|earlier| earlier["name"] == *name) {

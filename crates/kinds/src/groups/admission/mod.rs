@@ -1,8 +1,11 @@
 //! admissionregistration.k8s.io: who else has a say in what is stored?
 //!
-//! Expressions are only looked for here; whether they compile is the business of whoever runs them.
+//! `expression` compiles the expressions of policies and webhooks, for these kinds' validation and for whoever
+//! evaluates them.
 
 mod binding;
+mod check;
+pub mod expression;
 mod matching;
 mod policy;
 mod webhook;

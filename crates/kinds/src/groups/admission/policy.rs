@@ -3,9 +3,10 @@
 use mizzen_object::validate::{condition, field, names};
 use mizzen_object::{Action, Context, Path, Value, Violations};
 
+use super::check::Expressions;
+use super::expression::Compiler;
 use super::matching::{self, FAILURE_POLICIES, REINVOCATION_POLICIES};
 use crate::Behaviour;
-use crate::groups::{internal, rules};
 
 pub(super) const VALIDATING: Behaviour =
     Behaviour { default, validate: validate_validating, ..Behaviour::NONE };
@@ -25,7 +26,9 @@ fn validate_validating(policy: &Value, old: Option<&Value>, context: &Context, v
     }
     let (spec, path) = (&policy["spec"], Path::new("spec"));
     validate_matching(spec, &path, violations);
-    validate_conditions_and_variables(spec, old, &path, violations);
+    let mut expressions = Expressions::of(spec);
+    expressions.validate_conditions(spec, old, &path, violations);
+    expressions.validate_variables(spec, &path, violations);
     if spec["validations"].is_empty() && spec["auditAnnotations"].is_empty() {
         for name in ["validations", "auditAnnotations"] {
             let detail = "validations or auditAnnotations must contain at least one item";
@@ -33,9 +36,9 @@ fn validate_validating(policy: &Value, old: Option<&Value>, context: &Context, v
         }
     }
     for (index, validation) in spec["validations"].list().iter().enumerate() {
-        validate_validation(validation, &path.child("validations").index(index), violations);
+        expressions.validate_validation(validation, &path.child("validations").index(index), violations);
     }
-    validate_annotations(policy, &path.child("auditAnnotations"), violations);
+    expressions.validate_annotations(policy, &path.child("auditAnnotations"), violations);
 }
 
 fn validate_mutating(policy: &Value, old: Option<&Value>, _context: &Context, violations: &mut Violations) {
@@ -46,12 +49,14 @@ fn validate_mutating(policy: &Value, old: Option<&Value>, _context: &Context, vi
         &path.child("matchConstraints"),
         violations,
     );
-    validate_conditions_and_variables(spec, old, &path, violations);
+    let mut expressions = Expressions { compiler: Compiler::composing(), ..Expressions::of(spec) };
+    expressions.validate_conditions(spec, old, &path, violations);
+    expressions.validate_variables(spec, &path, violations);
     if spec["mutations"].is_empty() {
         violations.required(path.child("mutations"), "mutations must contain at least one item");
     }
     for (index, mutation) in spec["mutations"].list().iter().enumerate() {
-        validate_mutation(mutation, &path.child("mutations").index(index), violations);
+        expressions.validate_mutation(mutation, &path.child("mutations").index(index), violations);
     }
     match spec["reinvocationPolicy"].str() {
         "" => violations.required(path.child("reinvocationPolicy"), ""),
@@ -112,142 +117,6 @@ fn validate_api_version(text: &str, path: &Path, violations: &mut Violations) {
         violations.invalid(path, text, "version must be specified");
     } else if !wrong.is_empty() {
         violations.invalid(path, version, &wrong.join(","));
-    }
-}
-
-/// Kubernetes: conditions that did not change are not looked at again.
-fn validate_conditions_and_variables(
-    spec: &Value,
-    old: Option<&Value>,
-    path: &Path,
-    violations: &mut Violations,
-) {
-    let same = |name: &str| old.is_some_and(|old| old["spec"][name] == spec[name]);
-    if !(same("paramKind") && same("matchConditions")) {
-        let conditions = spec["matchConditions"].list();
-        matching::validate_conditions(conditions, &path.child("matchConditions"), violations);
-    }
-    for (index, variable) in spec["variables"].list().iter().enumerate() {
-        validate_variable(variable, &path.child("variables").index(index), violations);
-    }
-}
-
-fn validate_variable(variable: &Value, path: &Path, violations: &mut Violations) {
-    let name = variable["name"].str();
-    if name.trim().is_empty() {
-        violations.required(path.child("name"), "name is not specified");
-    } else if !is_identifier(name) {
-        violations.invalid(path.child("name"), name, "must be a valid CEL identifier");
-    }
-    if variable["expression"].str().trim().is_empty() {
-        violations.required(path.child("expression"), "expression is not specified");
-    }
-}
-
-const RESERVED: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
-
-fn is_identifier(name: &str) -> bool {
-    let is_word = name.bytes().all(|byte| byte == b'_' || byte.is_ascii_alphanumeric());
-    is_word && !name.starts_with(|char: char| char.is_ascii_digit()) && !RESERVED.contains(&name)
-}
-
-fn validate_validation(validation: &Value, path: &Path, violations: &mut Violations) {
-    if validation["expression"].str().trim().is_empty() {
-        violations.required(path.child("expression"), "expression is not specified");
-    }
-    for name in ["messageExpression", "message"] {
-        let text = validation[name].str();
-        if !text.is_empty() && text.trim().is_empty() {
-            violations.invalid(path.child(name), text, "must be non-empty if specified");
-        } else if name == "message" && text.trim().contains(['\n', '\r']) {
-            violations.invalid(path.child(name), text, "must not contain line breaks");
-        }
-    }
-    let reasons = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
-    rules::optional_word(&validation["reason"], &reasons, &path.child("reason"), violations);
-}
-
-const MAX_ANNOTATIONS: usize = 20;
-const MAX_VALUE_EXPRESSION: usize = 5 * 1024;
-
-fn validate_annotations(policy: &Value, path: &Path, violations: &mut Violations) {
-    let name = policy["metadata"]["name"].str();
-    let annotations = policy["spec"]["auditAnnotations"].list();
-    if annotations.len() > MAX_ANNOTATIONS {
-        let shown: Vec<Value> =
-            annotations.iter().map(|item| internal::shown("AuditAnnotation", item)).collect();
-        violations.invalid(
-            path,
-            shown,
-            &format!("must not have more than {MAX_ANNOTATIONS} auditAnnotations"),
-        );
-    }
-    for (index, annotation) in annotations.iter().enumerate() {
-        let (key, path) = (annotation["key"].str(), path.index(index));
-        if name.is_empty() {
-            violations.invalid(path.child("key"), key, "requires metadata.name be non-empty");
-        } else {
-            rules::text(&format!("{name}/{key}"), names::is_qualified_name, &path.child("key"), violations);
-        }
-        let (length, place) =
-            (annotation["valueExpression"].str().trim().len(), path.child("valueExpression"));
-        if length == 0 {
-            violations.required(place, "valueExpression is not specified");
-        } else if length > MAX_VALUE_EXPRESSION {
-            violations.required(place, &format!("must not exceed {MAX_VALUE_EXPRESSION} bytes in length"));
-        }
-        if annotations[..index].iter().any(|earlier| earlier["key"] == annotation["key"]) {
-            violations.duplicate(path.child("key"), key);
-        }
-    }
-}
-
-fn validate_mutation(mutation: &Value, path: &Path, violations: &mut Violations) {
-    let (wanted, other) = match mutation["patchType"].str() {
-        "JSONPatch" => ("jsonPatch", "applyConfiguration"),
-        "ApplyConfiguration" => ("applyConfiguration", "jsonPatch"),
-        "" => return violations.required(path.child("patchType"), ""),
-        word => {
-            let allowed = ["ApplyConfiguration", "JSONPatch"];
-            return violations.not_supported(path.child("patchType"), word, &allowed);
-        }
-    };
-    let patch_type = mutation["patchType"].str();
-    match mutation.get(wanted) {
-        None => {
-            let detail = format!("must be specified when patchType is {patch_type}");
-            violations.required(path.child(wanted), &detail);
-        }
-        Some(patch) if patch["expression"].str().trim().is_empty() => {
-            violations.required(path.child(wanted).child("expression"), "");
-        }
-        Some(_) => {}
-    }
-    if mutation.get(other).is_some() {
-        let detail = format!("must not be specified when patchType is {patch_type}");
-        violations.invalid(path.child(other), format!("{{{other}}}"), &detail);
     }
 }
 

@@ -3,6 +3,7 @@
 use mizzen_object::validate::{field, names};
 use mizzen_object::{Context, Path, Value, Violations, value};
 
+use super::expression::Scope;
 use super::matching::{self, FAILURE_POLICIES, MATCH_POLICIES, REINVOCATION_POLICIES};
 use crate::Behaviour;
 use crate::groups::{client, rules};
@@ -174,7 +175,8 @@ fn validate_webhook(
     client::validate(&webhook["clientConfig"], &path.child("clientConfig"), violations);
     if demands.conditions {
         let place = path.child("matchConditions");
-        matching::validate_conditions(webhook["matchConditions"].list(), &place, violations);
+        let scope = Scope { authorizer: true, ..Scope::default() };
+        matching::validate_conditions(webhook["matchConditions"].list(), scope, &place, violations);
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::ast::{Comprehension, Entry, Expr, ExprKind, FieldEntry, Id, Literal};
-use super::environment::Environment;
+use super::environment::{ANY_OTHER, Environment};
 use super::function::Overload;
 use super::parse::{Issue, Parsed};
 use super::types::Type;
@@ -200,11 +200,14 @@ impl Checker<'_> {
     }
 
     fn field_type(&mut self, id: Id, object: &str, field: &str) -> Type {
+        if self.environment.is_open(object) {
+            return Type::Dyn;
+        }
         let Some(fields) = self.environment.object(object) else {
             self.report(id, format!("unexpected failed resolution of '{object}'"));
             return Type::Error;
         };
-        match fields.get(field) {
+        match fields.get(field).or_else(|| fields.get(ANY_OTHER)) {
             Some(kind) => kind.clone(),
             None => {
                 self.report(id, format!("undefined field '{field}'"));

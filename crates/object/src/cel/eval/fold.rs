@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use super::{Evaluator, Slot};
 use crate::cel::plan::{CallPlan, Fold};
 use crate::cel::standard;
-use crate::cel::value::{EvalError, Key, Map, Outcome, Value};
+use crate::cel::value::{Entries, EvalError, Key, Map, Outcome, Value};
 
 impl<'p, 'a> Evaluator<'p, 'a, '_> {
     pub(super) fn fold(&mut self, fold: &'p Fold) -> Outcome<'a> {
@@ -95,8 +95,6 @@ impl<'p, 'a> Evaluator<'p, 'a, '_> {
         Ok(accumulated)
     }
 }
-
-type Entries<'a> = indexmap::IndexMap<Key, (Value<'a>, Value<'a>)>;
 
 fn insert<'a>(map: &mut Arc<Entries<'a>>, key: &Value<'a>, value: &Value<'a>) -> Result<(), EvalError> {
     let entry = Key::of(key).ok_or_else(EvalError::no_such_overload)?;

@@ -137,7 +137,7 @@ impl<'p, 'a> Evaluator<'p, 'a, '_> {
             }
             Plan::List(items) => self.list(items),
             Plan::Map(entries) => self.map(entries),
-            Plan::Object(fields) => self.object(fields),
+            Plan::Object(kind, fields) => self.object(kind, fields),
             Plan::Fold(fold) => self.fold(fold),
             Plan::Accumulate(slot, call) => self.accumulate(*slot, call),
         }
@@ -329,7 +329,7 @@ impl<'p, 'a> Evaluator<'p, 'a, '_> {
         Map::new(values).map(Value::Map).ok_or_else(|| EvalError::new("unsupported key type"))
     }
 
-    fn object(&mut self, fields: &'p [(crate::Str, Plan, bool)]) -> Outcome<'a> {
+    fn object(&mut self, kind: &crate::Str, fields: &'p [(crate::Str, Plan, bool)]) -> Outcome<'a> {
         let mut values = Vec::with_capacity(fields.len());
         for (name, value, optional) in fields {
             match self.eval(value)? {
@@ -341,7 +341,7 @@ impl<'p, 'a> Evaluator<'p, 'a, '_> {
             }
         }
         self.charge(STRUCT)?;
-        Map::new(values).map(Value::Map).ok_or_else(EvalError::no_such_overload)
+        Map::typed(kind.clone(), values).map(Value::Map).ok_or_else(EvalError::no_such_overload)
     }
 }
 

@@ -1,14 +1,16 @@
 //! What an expression needs to write a JSON patch.
 
 use super::{cost, text};
-use crate::cel::{Environment, Library, Outcome, Site, Type, Value};
+use crate::cel::{ANY_OTHER, Environment, Library, Outcome, Site, Type, Value};
 
-/// With `jsonpatch.escapeKey` and the type `JSONPatch`, which only expressions that change objects have. A patch
-/// is a map from the names of its fields.
+/// With `jsonpatch.escapeKey`, the type `JSONPatch` and the types `Object`, `Object.spec` and so on, which only
+/// expressions that change objects have.
 pub fn with_json_patch(environment: Environment) -> Environment {
     let texts = ["op", "path", "from"].map(|field| (field.into(), Type::String));
-    let fields = texts.into_iter().chain([("value".into(), Type::Dyn)]);
-    environment.with_library(library()).with_object("JSONPatch", fields)
+    // Kubernetes: other fields are there, but nothing has their type (cel/mutation/jsonpatch.go).
+    let others = [("value".into(), Type::Dyn), (ANY_OTHER.into(), Type::object(""))];
+    let fields = texts.into_iter().chain(others);
+    environment.with_library(library()).with_object("JSONPatch", fields).with_open_object("Object")
 }
 
 /// `jsonpatch.escapeKey` alone.

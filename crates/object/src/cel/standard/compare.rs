@@ -49,7 +49,8 @@ fn equal_lists(one: &List, other: &List) -> bool {
 }
 
 fn equal_maps(one: &Map, other: &Map) -> bool {
-    one.len() == other.len()
+    one.kind() == other.kind()
+        && one.len() == other.len()
         && one.keys().iter().all(|key| match (one.get(key), other.get(key)) {
             (Some(Ok(one)), Some(Ok(other))) => equal(&one, &other),
             (None, None) => true,

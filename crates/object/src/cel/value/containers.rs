@@ -118,13 +118,18 @@ impl Key {
     }
 }
 
+/// Entries of a map that was computed.
+pub type Entries<'a> = IndexMap<Key, (Value<'a>, Value<'a>)>;
+
 /// Keys with values: borrowed from an object, made by the expression, or asked for one by one.
 #[derive(Debug, Clone)]
 pub enum Map<'a> {
     /// A map in an object.
     Data(&'a object::Map, &'a Shape),
     /// A map that was computed: each key as it was written, and its value.
-    Made(Arc<IndexMap<Key, (Value<'a>, Value<'a>)>>),
+    Made(Arc<Entries<'a>>),
+    /// An object that was made: the name of its type, and its fields.
+    Typed(Str, Arc<Entries<'a>>),
     /// Fields that are computed when asked for.
     Lazy(Lazy<'a>),
 }
@@ -148,15 +153,27 @@ impl fmt::Debug for Lazy<'_> {
 impl<'a> Map<'a> {
     /// A map of entries that were computed; `None` if something else than a key is used as one.
     pub fn new(entries: impl IntoIterator<Item = (Value<'a>, Value<'a>)>) -> Option<Map<'a>> {
-        let entries = entries.into_iter().map(|(key, value)| Some((Key::of(&key)?, (key, value))));
-        Some(Map::Made(Arc::new(entries.collect::<Option<_>>()?)))
+        entries_of(entries).map(|entries| Map::Made(Arc::new(entries)))
+    }
+
+    /// An object of a type, by its name.
+    pub fn typed(kind: Str, fields: impl IntoIterator<Item = (Value<'a>, Value<'a>)>) -> Option<Map<'a>> {
+        entries_of(fields).map(|fields| Map::Typed(kind, Arc::new(fields)))
+    }
+
+    /// The name of its type, if it is an object that an expression made.
+    pub fn kind(&self) -> Option<&Str> {
+        match self {
+            Map::Typed(kind, _) => Some(kind),
+            _ => None,
+        }
     }
 
     /// How many entries there are.
     pub fn len(&self) -> usize {
         match self {
             Map::Data(map, _) => map.len(),
-            Map::Made(map) => map.len(),
+            Map::Made(map) | Map::Typed(_, map) => map.len(),
             Map::Lazy(_) => 0,
         }
     }
@@ -179,7 +196,9 @@ impl<'a> Map<'a> {
     pub fn field(&self, name: &str) -> Option<Outcome<'a>> {
         match self {
             Map::Data(map, shape) => shape.field(map, name),
-            Map::Made(map) => map.get(&Key::String(name.into())).map(|(_, value)| Ok(value.clone())),
+            Map::Made(map) | Map::Typed(_, map) => {
+                map.get(&Key::String(name.into())).map(|(_, value)| Ok(value.clone()))
+            }
             Map::Lazy(fields) => fields.0.field(name),
         }
     }
@@ -188,8 +207,12 @@ impl<'a> Map<'a> {
     pub fn keys(&self) -> Vec<Value<'a>> {
         match self {
             Map::Data(map, shape) => shape.keys(map),
-            Map::Made(map) => map.values().map(|(key, _)| key.clone()).collect(),
+            Map::Made(map) | Map::Typed(_, map) => map.values().map(|(key, _)| key.clone()).collect(),
             Map::Lazy(_) => Vec::new(),
         }
     }
+}
+
+fn entries_of<'a>(entries: impl IntoIterator<Item = (Value<'a>, Value<'a>)>) -> Option<Entries<'a>> {
+    entries.into_iter().map(|(key, value)| Some((Key::of(&key)?, (key, value)))).collect()
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use super::shape::{self, Shape};
 use crate::time::Moment;
 use crate::{self as object, Str};
-pub use containers::{Fields, Key, Lazy, List, Map};
+pub use containers::{Entries, Fields, Key, Lazy, List, Map};
 
 /// A value during evaluation.
 #[derive(Debug, Clone)]
@@ -157,7 +157,7 @@ impl<'a> Value<'a> {
             Value::String(_) => "string".into(),
             Value::Bytes(_) => "bytes".into(),
             Value::List(_) => "list".into(),
-            Value::Map(_) => "map".into(),
+            Value::Map(map) => map.kind().cloned().unwrap_or_else(|| "map".into()),
             Value::Duration(_) => "google.protobuf.Duration".into(),
             Value::Timestamp(..) => "google.protobuf.Timestamp".into(),
             Value::Type(_) => "type".into(),

@@ -1,0 +1,139 @@
+//! Where does a policy apply, and with which parameters?
+
+use mizzen_object::select::LabelSelector;
+use mizzen_object::{GroupVersionKind, Str, Value};
+use mizzen_registry::{Key, ListOptions, Resource, Selection};
+
+use super::policy::Policy;
+use crate::admission::webhook::Attributes;
+use crate::admission::webhook::matching::Matching;
+
+/// A policy's binding.
+#[derive(Debug)]
+pub(super) struct Binding {
+    pub name: Str,
+    /// What it is about, if not about all that its policy is about.
+    matching: Option<Matching>,
+    reference: Option<Reference>,
+    /// What follows if something does not hold.
+    pub actions: Vec<Action>,
+}
+
+/// What follows if something does not hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Action {
+    /// The request is refused.
+    Deny,
+    /// The client is warned.
+    Warn,
+    /// It is written down for auditors.
+    Audit,
+}
+
+/// Where parameters are.
+#[derive(Debug)]
+struct Reference {
+    name: Str,
+    namespace: Str,
+    selector: LabelSelector,
+    /// Whether there must be some.
+    required: bool,
+}
+
+impl Binding {
+    pub fn parse(binding: &Value) -> Binding {
+        let spec = &binding["spec"];
+        let action = |action: &Value| match action.str() {
+            "Deny" => Action::Deny,
+            "Warn" => Action::Warn,
+            _ => Action::Audit,
+        };
+        Binding {
+            name: binding["metadata"]["name"].str().into(),
+            matching: spec.get("matchResources").map(Matching::parse),
+            reference: spec.get("paramRef").map(|reference| Reference {
+                name: reference["name"].str().into(),
+                namespace: reference["namespace"].str().into(),
+                selector: LabelSelector::of(&reference["selector"]).unwrap_or_default(),
+                required: reference["parameterNotFoundAction"].str() == "Deny",
+            }),
+            actions: spec["validationActions"].list().iter().map(action).collect(),
+        }
+    }
+
+    /// The parameters for a request that the binding is about: none if it is not, `null` if there are no parameters
+    /// to be had. The error says what is wrong with the configuration.
+    pub async fn params(&self, policy: &Policy, attributes: &Attributes<'_>) -> Result<Vec<Value>, String> {
+        if let Some(matching) = &self.matching
+            && matching.find(attributes).map_err(|status| status.message)?.is_none()
+        {
+            return Ok(Vec::new());
+        }
+        match (&policy.param_kind, &self.reference) {
+            (Some(kind), Some(reference)) => reference.resolve(kind, attributes).await,
+            _ => Ok(vec![Value::Null]),
+        }
+    }
+}
+
+impl Reference {
+    async fn resolve(
+        &self,
+        kind: &GroupVersionKind,
+        attributes: &Attributes<'_>,
+    ) -> Result<Vec<Value>, String> {
+        let resource = attributes.call.server.catalog.of_kind(kind).ok_or_else(|| unknown(kind))?;
+        let namespace = self.namespace(&resource, attributes)?;
+        let found = match self.name.is_empty() {
+            false => self.named(&resource, namespace, attributes).await,
+            true => self.selected(&resource, namespace, attributes).await?,
+        };
+        match found.is_empty() && self.required {
+            true => Err("no params found for policy binding with `Deny` parameterNotFoundAction".into()),
+            false => Ok(found),
+        }
+    }
+
+    fn namespace<'a>(&'a self, resource: &Resource, attributes: &'a Attributes) -> Result<&'a str, String> {
+        let asked = attributes.namespace();
+        match (resource.kind().is_namespaced(), self.namespace.as_str()) {
+            (true, "") if asked.is_empty() => {
+                Err("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
+                    .into())
+            }
+            (true, "") => Ok(asked),
+            (_, "") => Ok(""),
+            (true, namespace) => Ok(namespace),
+            (false, _) => {
+                Err("paramRef.namespace must not be provided for a cluster-scoped `paramKind`".into())
+            }
+        }
+    }
+
+    async fn named(&self, resource: &Resource, namespace: &str, attributes: &Attributes<'_>) -> Vec<Value> {
+        let registry = &attributes.call.server.registry;
+        let found = registry.read(resource, &Key::new(namespace, &self.name), "").await;
+        found.into_iter().map(|object| object.value()).collect()
+    }
+
+    async fn selected(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        attributes: &Attributes<'_>,
+    ) -> Result<Vec<Value>, String> {
+        let labels = self.selector.clone();
+        let selection = Selection { namespace: namespace.into(), labels, ..Selection::default() };
+        let options = ListOptions { selection, ..ListOptions::default() };
+        let found = attributes.call.server.registry.read_list(resource, &options).await;
+        Ok(found.map_err(|status| status.message)?.items.iter().map(|object| object.value()).collect())
+    }
+}
+
+/// What is said of a kind that is not served.
+pub(super) fn unknown(kind: &GroupVersionKind) -> String {
+    let api_version = kind.api_version();
+    // Kubernetes: the core group is nothing before a slash.
+    let shown = if kind.group.is_empty() { format!("/{api_version}") } else { api_version.to_string() };
+    format!("failed to find resource referenced by paramKind: '{shown}, Kind={}'", kind.kind)
+}

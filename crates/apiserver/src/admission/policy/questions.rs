@@ -1,0 +1,127 @@
+//! May somebody do something? Expressions ask, the server's authorizers answer.
+//!
+//! An expression cannot wait. A question that is not answered at once is kept; the expression goes on with whatever it
+//! is told, and is evaluated again when the answer is there.
+
+use std::fmt;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use mizzen_object::cel::library::{Authorize, Decision, Question, Resource, Subject, Target};
+
+use crate::access::{self, Attributes};
+use crate::admission::webhook::Attributes as Admission;
+use crate::identity::User;
+use crate::server::Inner;
+
+/// What one request's expressions ask. Each question is asked once.
+pub(super) struct Questions {
+    server: Arc<Inner>,
+    user: User,
+    /// What the request itself is about.
+    resource: Resource,
+    asked: Mutex<Asked>,
+}
+
+#[derive(Default)]
+struct Asked {
+    known: Vec<(Question, Decision)>,
+    open: Vec<Question>,
+}
+
+impl Questions {
+    /// Of the user who sent a request.
+    pub fn of(attributes: &Admission) -> Questions {
+        let (call, kind) = (attributes.call, attributes.call.resource.kind());
+        let resource = Resource {
+            group: kind.gvk.group.to_string(),
+            resource: kind.plural.to_string(),
+            subresource: call.path.subresource.to_string(),
+            namespace: attributes.namespace().into(),
+            name: attributes.name().into(),
+            ..Resource::default()
+        };
+        let (server, user) = (call.server.clone(), call.request.user.clone());
+        Questions { server, user, resource, asked: Mutex::default() }
+    }
+
+    /// What `authorizer.requestResource` is about.
+    pub fn resource(&self) -> &Resource {
+        &self.resource
+    }
+
+    /// Finds the answers to all open questions. Returns whether there were any.
+    pub async fn answer(&self) -> bool {
+        let open = std::mem::take(&mut self.asked().open);
+        for question in &open {
+            let decision = self.ask(question).await;
+            self.asked().known.push((question.clone(), decision));
+        }
+        !open.is_empty()
+    }
+
+    fn asked(&self) -> MutexGuard<'_, Asked> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn ask(&self, question: &Question) -> Decision {
+        let user = match &question.subject {
+            Subject::Requester => self.user.clone(),
+            Subject::ServiceAccount { namespace, name } => service_account(namespace, name),
+        };
+        let attributes = Attributes { user: &user, verb: &question.verb, target: target(&question.target) };
+        let decision = self.server.access.authorizers.authorize(&attributes).await;
+        Decision { allowed: decision.is_allowed(), reason: decision.reason().to_string(), error: None }
+    }
+}
+
+impl Authorize for Questions {
+    fn authorize(&self, question: &Question) -> Decision {
+        if let Some((_, decision)) = self.asked().known.iter().find(|(known, _)| known == question) {
+            return decision.clone();
+        }
+        let answer = pin!(self.ask(question)).poll(&mut Context::from_waker(Waker::noop()));
+        let mut asked = self.asked();
+        match answer {
+            Poll::Ready(decision) => {
+                asked.known.push((question.clone(), decision.clone()));
+                decision
+            }
+            Poll::Pending => {
+                asked.open.push(question.clone());
+                Decision::default()
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Questions {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "Questions({})", self.user.name)
+    }
+}
+
+fn target(target: &Target) -> access::Target<'_> {
+    match target {
+        Target::Path(path) => access::Target::Page(path),
+        Target::Resource(resource) => access::Target::Resource(access::Resource {
+            group: &resource.group,
+            version: "*",
+            resource: &resource.resource,
+            subresource: &resource.subresource,
+            namespace: &resource.namespace,
+            name: &resource.name,
+            fields: &resource.field_selector,
+            labels: &resource.label_selector,
+        }),
+    }
+}
+
+fn service_account(namespace: &str, name: &str) -> User {
+    User {
+        name: format!("system:serviceaccount:{namespace}:{name}").into(),
+        groups: vec!["system:serviceaccounts".into(), format!("system:serviceaccounts:{namespace}").into()],
+        ..User::default()
+    }
+}

@@ -1,0 +1,162 @@
+//! What is wrong with the expressions of a policy?
+
+use mizzen_object::cel::is_identifier;
+use mizzen_object::validate::names;
+use mizzen_object::{Path, Value, Violations};
+
+use super::expression::{Compiler, Scope, Wanted};
+use super::matching;
+use crate::groups::{internal, rules};
+
+/// A policy's expressions, which are looked at in order: later ones use what earlier ones declare.
+pub(super) struct Expressions {
+    pub compiler: Compiler,
+    /// Of those that decide.
+    pub scope: Scope,
+}
+
+const MAX_ANNOTATIONS: usize = 20;
+const MAX_VALUE_EXPRESSION: usize = 5 * 1024;
+
+impl Expressions {
+    pub fn of(spec: &Value) -> Expressions {
+        let compiler = if spec["variables"].is_empty() { Compiler::default() } else { Compiler::composing() };
+        let params = spec.get("paramKind").is_some();
+        Expressions { compiler, scope: Scope { params, authorizer: true, patches: false } }
+    }
+
+    /// Kubernetes: conditions that did not change are not looked at again.
+    pub fn validate_conditions(
+        &self,
+        spec: &Value,
+        old: Option<&Value>,
+        path: &Path,
+        violations: &mut Violations,
+    ) {
+        let same = |name: &str| old.is_some_and(|old| old["spec"][name] == spec[name]);
+        if !(same("paramKind") && same("matchConditions")) {
+            let conditions = spec["matchConditions"].list();
+            let path = path.child("matchConditions");
+            matching::validate_conditions(conditions, self.scope, &path, violations);
+        }
+    }
+
+    pub fn validate_variables(&mut self, spec: &Value, path: &Path, violations: &mut Violations) {
+        for (index, variable) in spec["variables"].list().iter().enumerate() {
+            self.validate_variable(variable, &path.child("variables").index(index), violations);
+        }
+    }
+
+    fn validate_variable(&mut self, variable: &Value, path: &Path, violations: &mut Violations) {
+        let (name, text) = (variable["name"].str(), variable["expression"].str());
+        if name.trim().is_empty() {
+            violations.required(path.child("name"), "name is not specified");
+        } else if !is_identifier(name) {
+            violations.invalid(path.child("name"), name, "must be a valid CEL identifier");
+        }
+        let place = path.child("expression");
+        if text.trim().is_empty() {
+            violations.required(place, "expression is not specified");
+        } else if let Err(refusal) = self.compiler.declare(name, text, self.scope) {
+            refusal.tell(text, &place, violations);
+        }
+    }
+
+    pub fn validate_validation(&self, validation: &Value, path: &Path, violations: &mut Violations) {
+        let text = validation["expression"].str();
+        if text.trim().is_empty() {
+            violations.required(path.child("expression"), "expression is not specified");
+        } else {
+            self.check(text, self.scope, Wanted::Bool, &path.child("expression"), violations);
+        }
+        let (text, place) = (validation["messageExpression"].str(), path.child("messageExpression"));
+        if !text.trim().is_empty() {
+            let scope = Scope { authorizer: false, ..self.scope };
+            self.check(text, scope, Wanted::Text, &place, violations);
+        } else if !text.is_empty() {
+            violations.invalid(place, text, "must be non-empty if specified");
+        }
+        let (text, place) = (validation["message"].str(), path.child("message"));
+        if !text.is_empty() && text.trim().is_empty() {
+            violations.invalid(place, text, "must be non-empty if specified");
+        } else if text.trim().contains(['\n', '\r']) {
+            violations.invalid(place, text, "must not contain line breaks");
+        }
+        let reasons = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
+        rules::optional_word(&validation["reason"], &reasons, &path.child("reason"), violations);
+    }
+
+    pub fn validate_annotations(&self, policy: &Value, path: &Path, violations: &mut Violations) {
+        let annotations = policy["spec"]["auditAnnotations"].list();
+        if annotations.len() > MAX_ANNOTATIONS {
+            let shown: Vec<Value> =
+                annotations.iter().map(|item| internal::shown("AuditAnnotation", item)).collect();
+            let detail = format!("must not have more than {MAX_ANNOTATIONS} auditAnnotations");
+            violations.invalid(path, shown, &detail);
+        }
+        for (index, annotation) in annotations.iter().enumerate() {
+            let (key, path) = (annotation["key"].str(), path.index(index));
+            validate_key(policy["metadata"]["name"].str(), key, &path.child("key"), violations);
+            self.validate_annotation(annotation, &path, violations);
+            if annotations[..index].iter().any(|earlier| earlier["key"] == annotation["key"]) {
+                violations.duplicate(path.child("key"), key);
+            }
+        }
+    }
+
+    fn validate_annotation(&self, annotation: &Value, path: &Path, violations: &mut Violations) {
+        let (text, place) = (annotation["valueExpression"].str(), path.child("valueExpression"));
+        match text.trim() {
+            "" => violations.required(place, "valueExpression is not specified"),
+            text if text.len() > MAX_VALUE_EXPRESSION => {
+                violations
+                    .required(place, &format!("must not exceed {MAX_VALUE_EXPRESSION} bytes in length"));
+            }
+            trimmed => {
+                if let Err(refusal) = self.compiler.compile(trimmed, self.scope, Wanted::TextOrNull) {
+                    refusal.tell(text, &place, violations);
+                }
+            }
+        }
+    }
+
+    pub fn validate_mutation(&self, mutation: &Value, path: &Path, violations: &mut Violations) {
+        let (wanted, other, result) = match mutation["patchType"].str() {
+            "JSONPatch" => ("jsonPatch", "applyConfiguration", Wanted::Patch),
+            "ApplyConfiguration" => ("applyConfiguration", "jsonPatch", Wanted::Object),
+            "" => return violations.required(path.child("patchType"), ""),
+            word => {
+                let allowed = ["ApplyConfiguration", "JSONPatch"];
+                return violations.not_supported(path.child("patchType"), word, &allowed);
+            }
+        };
+        let patch_type = mutation["patchType"].str();
+        let place = path.child(wanted);
+        match mutation.get(wanted).map(|patch| patch["expression"].str().trim()) {
+            None => violations.required(place, &format!("must be specified when patchType is {patch_type}")),
+            Some("") => violations.required(place.child("expression"), ""),
+            Some(text) => {
+                let scope = Scope { patches: true, ..self.scope };
+                self.check(text, scope, result, &place.child("expression"), violations);
+            }
+        }
+        if mutation.get(other).is_some() {
+            let detail = format!("must not be specified when patchType is {patch_type}");
+            violations.invalid(path.child(other), format!("{{{other}}}"), &detail);
+        }
+    }
+
+    fn check(&self, text: &str, scope: Scope, wanted: Wanted, path: &Path, violations: &mut Violations) {
+        if let Err(refusal) = self.compiler.compile(text, scope, wanted) {
+            refusal.tell(text, path, violations);
+        }
+    }
+}
+
+/// An annotation's key follows the policy's name.
+fn validate_key(policy: &str, key: &str, path: &Path, violations: &mut Violations) {
+    match policy {
+        "" => violations.invalid(path, key, "requires metadata.name be non-empty"),
+        name => rules::text(&format!("{name}/{key}"), names::is_qualified_name, path, violations),
+    }
+}
