@@ -137,9 +137,10 @@ impl fmt::Display for Violation {
     }
 }
 
-/// All that is wrong, in the order in which it was found.
+/// All that is wrong, in the order in which it was found; and, in words, what is wrong but was so before and is
+/// let through.
 #[derive(Debug, Default)]
-pub struct Violations(pub Vec<Violation>);
+pub struct Violations(pub Vec<Violation>, pub Vec<String>);
 
 impl Violations {
     /// Whether nothing is wrong.

@@ -75,7 +75,7 @@ impl Registry {
         let now = self.timestamp();
         let context = options.user.context(Action::Create, &now);
         resource.kind().hooks.prepare(&mut object, None, &context);
-        validate_new(resource, &object, &context, violations)?;
+        validate_new(resource, &object, &context, violations, warnings)?;
         warnings.extend(resource.kind().hooks.warnings(&object, None, &context));
         gate.check(Some(&object), None).await?;
 
@@ -150,6 +150,7 @@ fn validate_new(
     object: &Value,
     context: &Context,
     mut violations: Violations,
+    warnings: &mut Vec<String>,
 ) -> Result<(), Status> {
     let kind = resource.judged();
     check_kind(kind, object)?;
@@ -160,6 +161,7 @@ fn validate_new(
         false => meta::native_object_meta(metadata, namespaced, kind.rules.name, &mut violations),
     }
     resource.kind().hooks.validate(object, None, context, &mut violations);
+    warnings.append(&mut violations.1);
     if violations.is_empty() {
         meta::object_meta(metadata, namespaced, NameRule::PathSegment, &path, &mut violations);
     }

@@ -136,7 +136,7 @@ impl Registry {
                 count_generation(kind, &mut new, &old);
             }
             keep_times(&old, &mut new);
-            validate_change(resource, &new, &old, &context, violations)?;
+            validate_change(resource, &new, &old, &context, violations, warnings)?;
             warnings.extend(resource.kind().hooks.warnings(&new, Some(&old), &context));
         }
         gate.check(Some(&new), Some(&old)).await?;
@@ -219,6 +219,7 @@ fn validate_change(
     old: &Value,
     context: &Context,
     mut violations: Violations,
+    warnings: &mut Vec<String>,
 ) -> Result<(), Status> {
     let kind = resource.judged();
     check_kind(kind, new)?;
@@ -231,6 +232,7 @@ fn validate_change(
         false => meta::native_object_meta_update(metadata, stored, &mut violations),
     }
     resource.kind().hooks.validate(new, Some(old), context, &mut violations);
+    warnings.append(&mut violations.1);
     if violations.is_empty() {
         return Ok(());
     }

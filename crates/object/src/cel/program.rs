@@ -1,6 +1,6 @@
 //! What can be done with an expression that has no errors?
 
-use super::check::Checked;
+use super::check::{Checked, Reference};
 use super::cost;
 use super::estimate::{Range, Sizes};
 use super::eval::{self, Activation, Budget, Evaluation};
@@ -22,6 +22,12 @@ impl Program {
     /// The type of its value.
     pub fn result_type(&self) -> &Type {
         self.checked.kind(self.checked.expr.id)
+    }
+
+    /// Whether it speaks of a variable. Kubernetes: a variable of a loop that is called so counts as well.
+    pub fn refers_to(&self, name: &str) -> bool {
+        let mut references = self.checked.references.values();
+        references.any(|reference| matches!(reference, Reference::Variable(known) if known == name))
     }
 
     /// The bounds of what it may cost, given what is known about the sizes of things.

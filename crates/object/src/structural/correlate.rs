@@ -22,6 +22,11 @@ impl<'a> Correlated<'a> {
         Correlated { node, new, old }
     }
 
+    /// What the value was.
+    pub fn old(&self) -> &'a Value {
+        self.old
+    }
+
     /// The member `name`, if both have it.
     pub fn member(&self, name: &str) -> Option<Correlated<'a>> {
         let node = self.node.member(name)?;

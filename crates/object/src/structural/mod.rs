@@ -12,6 +12,7 @@ mod alternatives;
 mod correlate;
 mod default;
 mod embedded;
+mod field_path;
 mod format;
 mod list;
 mod node;
@@ -26,9 +27,10 @@ mod validate;
 mod tests;
 
 pub(crate) use embedded::typed as typed_metadata;
+pub use field_path::{Place, resolve};
 pub use format::is_known_format;
 pub(crate) use node::{ListType, Node};
-pub use rules::Rule;
+pub use rules::{BUDGET, Rule, Verdict, examine};
 
 use crate::value::Value;
 
@@ -51,7 +53,7 @@ impl Structural {
         let root = Node::compile(schema);
         Structural {
             preserve: preserve_unknown,
-            rules: root.any(&|node| !node.rules().is_empty()),
+            rules: root.has_rules(),
             embedded: root.any(&Node::is_embedded),
             distinct: root.any(&|node| matches!(node.list, ListType::Set | ListType::Map)),
             root,

@@ -4,7 +4,7 @@
 
 use super::format::Format;
 use super::pattern::Pattern;
-use super::rules::Rule;
+use super::rules::Rules;
 use crate::schema;
 use crate::value::{Str, Value};
 
@@ -73,7 +73,7 @@ pub(crate) enum Check {
     /// The fields that tell the items of a list apart.
     Keys(Box<[Str]>),
     /// Expressions that must hold.
-    Rules(Box<[Rule]>),
+    Rules(Box<Rules>),
 }
 
 static BOOLEAN: schema::Type = schema::Type { shape: schema::Shape::Bool, go: Str::new_static("bool") };
@@ -87,6 +87,7 @@ const EMBEDDED: u8 = 4;
 const ANY_PROPERTY: u8 = 8;
 const ATOMIC_MAP: u8 = 16;
 const NO_PROPERTY: u8 = 32;
+const HAS_RULES: u8 = 64;
 
 impl Node {
     /// The property `name`, if it is declared.
@@ -158,12 +159,16 @@ impl Node {
             .unwrap_or(&[])
     }
 
-    /// The expressions that must hold.
-    pub fn rules(&self) -> &[Rule] {
+    /// The expressions that must hold here.
+    pub fn rules(&self) -> Option<&Rules> {
         self.checks
             .iter()
             .find_map(|check| if let Check::Rules(rules) = check { Some(&**rules) } else { None })
-            .unwrap_or(&[])
+    }
+
+    /// Whether there are expressions here or below.
+    pub fn has_rules(&self) -> bool {
+        self.flags & HAS_RULES != 0
     }
 
     /// Whether it must be a map.
@@ -189,8 +194,7 @@ impl Node {
 
     /// Every node below, and this one; not the alternatives of `anyOf` and the like.
     pub fn any(&self, test: &dyn Fn(&Node) -> bool) -> bool {
-        let below = self.properties.iter().map(|(_, node)| node);
-        test(self) || below.chain(self.items()).chain(self.additional()).any(|node| node.any(test))
+        test(self) || self.below().any(|node| node.any(test))
     }
 
     /// Compiles a schema that has been accepted; whatever else it says is not kept.
@@ -199,7 +203,7 @@ impl Node {
             schema["properties"].entries().map(|(name, below)| (name.into(), Node::compile(below))).collect();
         properties.sort_unstable_by(|left, right| left.0.cmp(&right.0));
         let ty = type_of(schema);
-        Node {
+        let mut node = Node {
             ty,
             list: list_type(schema["x-kubernetes-list-type"].str()),
             flags: flags(schema),
@@ -216,7 +220,16 @@ impl Node {
                 .map(compact)
                 .map(Box::new),
             checks: checks(schema, ty).into(),
+        };
+        if node.rules().is_some() || node.below().any(Node::has_rules) {
+            node.flags |= HAS_RULES;
         }
+        node
+    }
+
+    fn below(&self) -> impl Iterator<Item = &Node> {
+        let properties = self.properties.iter().map(|(_, node)| node);
+        properties.chain(self.items()).chain(self.additional())
     }
 }
 
@@ -299,8 +312,7 @@ fn checks(schema: &Value, ty: Type) -> Vec<Check> {
     checks.extend(int("maxProperties").map(Check::MaxProperties));
     checks.extend(texts(&schema["required"]).map(Check::Required));
     checks.extend(texts(&schema["x-kubernetes-list-map-keys"]).map(Check::Keys));
-    let rules = schema["x-kubernetes-validations"].list();
-    checks.extend((!rules.is_empty()).then(|| Check::Rules(rules.iter().map(Rule::compile).collect())));
+    checks.extend(Rules::read(schema).map(Box::new).map(Check::Rules));
     checks
 }
 

@@ -3,6 +3,7 @@
 //! Kubernetes: what all versions have alike belongs to the definition as a whole, and messages say so: to
 //! `spec.subresources` if it is the same in each, to `spec.versions[0].subresources` otherwise.
 
+use mizzen_object::structural::resolve;
 use mizzen_object::validate::names;
 use mizzen_object::{Path, Value, Violations};
 
@@ -152,13 +153,8 @@ impl Part<'_> {
         match self.name {
             "schema" => {
                 let path = path.child("openAPIV3Schema");
-                schema::validate(
-                    &part["openAPIV3Schema"],
-                    self.has_status(),
-                    self.options,
-                    &path,
-                    violations,
-                );
+                let options = if self.is_unchanged() { self.options.unchanged() } else { self.options };
+                schema::validate(&part["openAPIV3Schema"], self.has_status(), options, &path, violations);
             }
             "subresources" => validate_scale(&part["scale"], path, violations),
             "additionalPrinterColumns" => {
@@ -173,6 +169,14 @@ impl Part<'_> {
     /// A part by its name, if it belongs to the same whole.
     fn value(&self, name: &str) -> &Value {
         self.version.or(self.spec["versions"].list().first()).map_or(&Value::Null, |version| &version[name])
+    }
+
+    /// Whether the old definition had the version with the same schema. Kubernetes: the first version stands for all
+    /// together.
+    fn is_unchanged(&self) -> bool {
+        let Some(version) = self.version.or(self.spec["versions"].list().first()) else { return false };
+        let olds = self.old.map_or(&[] as &[Value], |old| old["versions"].list());
+        olds.iter().any(|old| old["name"] == version["name"] && schema_of(old) == schema_of(version))
     }
 
     /// Whether the status is written on its own: in this version, or in any.
@@ -232,7 +236,7 @@ fn validate_field(
     if text.is_empty() {
         return violations.required(path, "");
     }
-    let place = match schema::resolve(text, schema, false) {
+    let place = match resolve(text, schema, false) {
         Ok(place) => place,
         Err(error) => return violations.invalid(path, text, &format!("is an invalid path: {error}")),
     };

@@ -28,8 +28,8 @@ pub(crate) struct Checked {
 /// What a name or a call means.
 #[derive(Debug, Clone)]
 pub(crate) enum Reference {
-    /// A variable.
-    Variable,
+    /// A variable, of the environment or of a loop.
+    Variable(Str),
     /// A type as a value.
     Type(Str),
     /// One of these, depending on the types of the arguments.
@@ -150,8 +150,9 @@ impl Checker<'_> {
         let local = self.scopes.iter().rev().find(|(local, _)| local == name);
         let variable = local.map(|(_, kind)| kind).or_else(|| self.environment.variable(plain));
         if let Some(kind) = variable {
-            self.references.insert(id, Reference::Variable);
-            return Some(kind.clone());
+            let kind = kind.clone();
+            self.references.insert(id, Reference::Variable(plain.into()));
+            return Some(kind);
         }
         let kind = self.environment.type_named(plain)?;
         self.references.insert(id, Reference::Type(plain.into()));

@@ -1,9 +1,10 @@
 //! Are the defaults of a schema what the schema itself demands?
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use mizzen_object::schema::Struct;
-use mizzen_object::structural::Structural;
+use mizzen_object::structural::{BUDGET, Structural};
 use mizzen_object::{Map, Path, Value, Violation, Violations};
 
 use super::shown::sorted;
@@ -14,7 +15,7 @@ pub(super) fn validate(schema: &Value, pruned: bool, path: &Path, violations: &m
     if !walk::any(schema, &|schema| schema.get("default").is_some()) {
         return;
     }
-    let checker = Checker { object_meta: crate::object_meta(), pruned };
+    let checker = Checker { object_meta: crate::object_meta(), pruned, budget: Cell::new(BUDGET) };
     checker.walk(schema, &Around { root: schema, steps: Vec::new(), in_meta: false }, true, path, violations);
 }
 
@@ -48,6 +49,8 @@ struct Checker {
     object_meta: Arc<Struct>,
     /// Whether defaults must not have unknown fields.
     pruned: bool,
+    /// What rules may still cost; less than nothing once they were too dear, and then nothing more is looked at.
+    budget: Cell<i64>,
 }
 
 /// The object around a default, and the way from it to the default.
@@ -73,6 +76,9 @@ impl Checker {
         path: &Path,
         violations: &mut Violations,
     ) {
+        if self.budget.get() < 0 {
+            return;
+        }
         let resource = resource || schema[EMBEDDED].bool();
         let own = Around { root: schema, steps: Vec::new(), in_meta: false };
         let around = if resource { &own } else { around };
@@ -81,7 +87,7 @@ impl Checker {
             if resource {
                 own.set(EMBEDDED, true);
             }
-            self.check(&own, &sorted(default), around, &path.child("default"), violations);
+            self.check(&own, resource, &sorted(default), around, &path.child("default"), violations);
         }
         if let Some(items) = schema.get("items") {
             self.walk(items, &around.step(Step::Index), false, &path.child("items"), violations);
@@ -97,6 +103,7 @@ impl Checker {
     fn check(
         &self,
         schema: &Value,
+        resource: bool,
         default: &Value,
         around: &Around,
         path: &Path,
@@ -116,11 +123,30 @@ impl Checker {
                 return;
             }
         }
-        Structural::compile(&without_unions(schema), false).validate_at(
-            default,
-            &path.to_string(),
-            violations,
-        );
+        let before = violations.0.len();
+        let plain = Structural::compile(&without_unions(schema), false);
+        plain.validate_at(default, &path.to_string(), violations);
+        if compiled.has_rules() && violations.0.len() == before {
+            self.check_rules(&compiled, default, resource, path, violations);
+        }
+    }
+
+    /// A default must be one to keep, and one to begin with.
+    fn check_rules(
+        &self,
+        compiled: &Structural,
+        default: &Value,
+        resource: bool,
+        path: &Path,
+        violations: &mut Violations,
+    ) {
+        let (before, budget) = (violations.0.len(), self.budget.get());
+        let mut left = compiled.validate_rules_at(default, Some(default), resource, path, budget, violations);
+        if violations.0.len() == before {
+            let fresh = compiled.validate_rules_at(default, None, resource, path, budget, violations);
+            left = left.min(fresh);
+        }
+        self.budget.set(left);
     }
 
     /// Whether the embedded objects in a default are objects.

@@ -1,9 +1,10 @@
-//! Rules in a schema: how they are written, and the place where they are compiled.
+//! Rules in a schema: how they are written, and whether they are rules.
 
-use mizzen_object::{Path, Value, Violations};
+use mizzen_object::structural::{Verdict, examine, resolve};
+use mizzen_object::{Path, Reason, Value, Violations};
 
 use super::openapi::{Around, Found};
-use super::{resolve, structural};
+use super::{shown, structural};
 
 const REASONS: [&str; 4] =
     ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
@@ -19,15 +20,46 @@ pub(super) fn validate(schema: &Value, around: &Around, before: usize, path: &Pa
     for (index, rule) in rules.iter().enumerate() {
         written(rule, schema, &place.index(index), &mut found.schema);
     }
-    if around.sound && found.schema.0.len() == before {
-        compiled(schema, around.uncorrelated, &place, &mut found.expressions);
+    if !around.sound || found.schema.0.len() > before {
+        return;
+    }
+    let resource = around.root || schema["x-kubernetes-embedded-resource"].bool();
+    let Some(verdicts) = examine(schema, resource) else {
+        let detail = "Internal error: internal error: failed to construct type information for x-kubernetes-validations rules: unable to convert structural schema to CEL declarations";
+        return found.expressions.push(Reason::Internal, place, detail.into());
+    };
+    for (index, (rule, verdict)) in rules.iter().zip(&verdicts).enumerate() {
+        told(rule, verdict, around, &place.index(index), found);
     }
 }
 
-/// The seam for the expression engine: compiles the rules of `schema`, which is structural and has no other faults,
-/// and adds what is wrong with them under `_place` (`…x-kubernetes-validations`). With `_uncorrelated` the old value
-/// is not known here, and the place is named from which on.
-fn compiled(_schema: &Value, _uncorrelated: Option<&Path>, _place: &Path, _violations: &mut Violations) {}
+/// What is wrong with a compiled rule.
+fn told(rule: &Value, verdict: &Verdict, around: &Around, place: &Path, found: &mut Found) {
+    let Found { expressions: violations, costs, .. } = found;
+    let (path, limited) = (place.child("rule"), around.options.cheap_rules);
+    let cost = verdict.cost.saturating_mul(around.cardinality.unwrap_or(verdict.cardinality));
+    costs.add("rule", cost, limited, &path, violations);
+    if let Some(refusal) = &verdict.refusal {
+        violations.invalid(path, shown::rule(rule), refusal);
+    }
+    let message = place.child("messageExpression");
+    if let Some(refusal) = &verdict.message_refusal {
+        violations.invalid(message, shown::rule(rule), refusal);
+    }
+    if let Some(cost) = verdict.message_cost {
+        costs.add("messageExpression", cost, limited, &message, violations);
+    }
+    if let Some(uncorrelated) = around.uncorrelated.filter(|_| verdict.asks_for_old) {
+        let detail = format!(
+            "oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelated}"
+        );
+        violations.invalid(path, rule["rule"].str(), &detail);
+    }
+    if let Some(optional) = rule.get("optionalOldSelf").filter(|_| !verdict.asks_for_old) {
+        let detail = "may not be set if oldSelf is not used in rule";
+        violations.invalid(place.child("optionalOldSelf"), optional.bool(), detail);
+    }
+}
 
 fn written(rule: &Value, schema: &Value, path: &Path, violations: &mut Violations) {
     let (text, message) = (rule["rule"].str().trim(), rule["message"].str());

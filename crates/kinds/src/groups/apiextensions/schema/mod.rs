@@ -4,9 +4,9 @@
 //! object; then whether its defaults are what it demands itself; then what is forbidden or does not fit together.
 //! Kubernetes: apiextensions-apiserver, pkg/apis/apiextensions/validation and pkg/apiserver/schema.
 
+mod cost;
 mod defaults;
 mod expressions;
-mod field_path;
 mod list;
 mod nested;
 mod openapi;
@@ -14,7 +14,6 @@ mod shown;
 mod structural;
 mod walk;
 
-pub(super) use field_path::resolve;
 pub(super) use structural::unsupported;
 pub(super) use walk::{any, unknown_formats};
 
@@ -33,6 +32,8 @@ pub(super) struct Options {
     certain_keys: bool,
     /// That types are types.
     known_types: bool,
+    /// That no rule is too dear.
+    cheap_rules: bool,
 }
 
 impl Options {
@@ -47,7 +48,13 @@ impl Options {
             atomic_sets: !before(|schema| any(schema, &|schema| !list::has_atomic_items(schema))),
             certain_keys: !before(|schema| any(schema, &|schema| !list::has_certain_keys(schema))),
             known_types: !before(|schema| any(schema, &|schema| !openapi::has_known_type(schema))),
+            cheap_rules: true,
         }
+    }
+
+    /// The same for a schema that was there before: its rules were found cheap enough.
+    pub fn unchanged(self) -> Options {
+        Options { cheap_rules: false, ..self }
     }
 }
 
@@ -96,10 +103,11 @@ pub(super) fn validate(
         }
         violations.0.len() == before
     };
-    openapi::validate(schema, options, sound, path, &mut violations);
+    let costs = openapi::validate(schema, options, sound, path, &mut violations);
     if let Some(word) = unsupported.filter(|_| options.structural && violations.is_empty()) {
         violations.invalid(path, "", &word);
     }
+    costs.validate(path, &mut violations);
     all.0.append(&mut violations.0);
 }
 

@@ -2,6 +2,7 @@
 
 use mizzen_object::{Path, Value, Violations};
 
+use super::cost::{self, Costs};
 use super::{Options, expressions, list};
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
@@ -13,19 +14,28 @@ pub(super) fn has_known_type(schema: &Value) -> bool {
 }
 
 /// All that is wrong with a schema and those inside it. `sound` says that it is structural, so that expressions can
-/// be looked at.
+/// be looked at; what they may cost is returned.
 pub(super) fn validate(
     schema: &Value,
     options: Options,
     sound: bool,
     path: &Path,
     violations: &mut Violations,
-) {
-    let around = Around { options, sound, root: true, in_meta: false, no_defaults: None, uncorrelated: None };
+) -> Costs {
+    let around = Around {
+        options,
+        sound,
+        root: true,
+        in_meta: false,
+        no_defaults: None,
+        uncorrelated: None,
+        cardinality: Some(1),
+    };
     let mut found = Found::default();
     walk(schema, &around, path, &mut found);
     violations.0.append(&mut found.schema.0);
     violations.0.append(&mut found.expressions.0);
+    found.costs
 }
 
 /// What is wrong: expressions are told last.
@@ -33,6 +43,7 @@ pub(super) fn validate(
 pub(super) struct Found {
     pub schema: Violations,
     pub expressions: Violations,
+    pub costs: Costs,
 }
 
 /// Where a schema stands.
@@ -40,13 +51,15 @@ pub(super) struct Found {
 pub(super) struct Around<'a> {
     pub options: Options,
     pub sound: bool,
-    root: bool,
+    pub root: bool,
     /// Inside the metadata or the names of an object.
     in_meta: bool,
     /// Why there may be no defaults.
     no_defaults: Option<String>,
     /// The place around here from which on old values are not known.
     pub uncorrelated: Option<&'a Path<'a>>,
+    /// How often a value of the schema can stand in one object, if that is bounded.
+    pub cardinality: Option<u64>,
 }
 
 fn walk(schema: &Value, around: &Around, path: &Path, found: &mut Found) {
@@ -55,9 +68,11 @@ fn walk(schema: &Value, around: &Around, path: &Path, found: &mut Found) {
     }
     let before = found.schema.0.len();
     standard(schema, around, path, &mut found.schema);
-    let here = Around { root: false, ..around.clone() };
+    let cardinality =
+        around.cardinality.zip(cost::elements(schema)).map(|(all, each)| all.saturating_mul(each));
+    let here = Around { root: false, cardinality, ..around.clone() };
     additional(schema, &here, path, found);
-    properties(schema, around, path, found);
+    properties(schema, &here, around.root, path, found);
     let plain = Around { sound: false, ..here.clone() };
     walk(&schema["not"], &plain, &path.child("not"), found);
     for name in ["allOf", "oneOf", "anyOf"] {
@@ -94,17 +109,17 @@ fn additional(schema: &Value, around: &Around, path: &Path, found: &mut Found) {
     walk(below, &around, &path, found);
 }
 
-fn properties(schema: &Value, around: &Around, path: &Path, found: &mut Found) {
+fn properties(schema: &Value, around: &Around, root: bool, path: &Path, found: &mut Found) {
     let places = path.child("properties");
     for (name, below) in schema["properties"].entries() {
-        let mut inside = Around { root: false, ..around.clone() };
-        if schema["x-kubernetes-map-type"].str() == "atomic" {
+        let mut inside = around.clone();
+        if !matches!(schema["x-kubernetes-map-type"].str(), "" | "granular" | "atomic") {
             inside.uncorrelated.get_or_insert(path);
         }
-        let resource = around.root || schema["x-kubernetes-embedded-resource"].bool();
+        let resource = root || schema["x-kubernetes-embedded-resource"].bool();
         if resource && matches!(name, "metadata" | "kind" | "apiVersion") {
             inside.in_meta = true;
-            if around.root {
+            if root {
                 inside.no_defaults = Some(format!("in top-level {name}"));
             }
         }

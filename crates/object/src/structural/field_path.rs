@@ -1,9 +1,10 @@
 //! Paths of fields in a schema: `.spec.replicas`, `.spec.ports['http'].name`.
 
-use mizzen_object::Value;
+use crate::value::Value;
 
 /// A place that a path leads to.
-pub(in super::super) struct Place<'a> {
+#[derive(Debug)]
+pub struct Place<'a> {
     /// The schema there; none where anything may stand.
     pub schema: &'a Value,
     /// The path in one form, however it was written.
@@ -14,11 +15,7 @@ pub(in super::super) struct Place<'a> {
 
 /// Follows a path through a schema; the error is worded for the author. Kubernetes: `ValidFieldPath` in
 /// apiextensions-apiserver's schema/cel/validation.go.
-pub(in super::super) fn resolve<'a>(
-    path: &str,
-    schema: &'a Value,
-    quoted: bool,
-) -> Result<Place<'a>, String> {
+pub fn resolve<'a>(path: &str, schema: &'a Value, quoted: bool) -> Result<Place<'a>, String> {
     let mut place = Place { schema, path: String::new(), root: String::new() };
     let mut tokens = tokens(path).into_iter();
     while let Some(token) = tokens.next() {
@@ -92,11 +89,18 @@ fn unescape(text: &str) -> Result<String, String> {
     while let Some(char) = chars.next() {
         match char {
             '\\' => match chars.next() {
-                Some(escaped @ ('\\' | '\'' | '"')) => out.push(escaped),
+                Some(escaped @ ('\\' | '\'')) => out.push(escaped),
                 Some('n') => out.push('\n'),
                 Some('t') => out.push('\t'),
                 Some('r') => out.push('\r'),
-                _ => return Err("invalid string literal: invalid syntax".into()),
+                Some('a') => out.push('\x07'),
+                Some('b') => out.push('\x08'),
+                Some('f') => out.push('\x0c'),
+                Some('v') => out.push('\x0b'),
+                Some(other) => {
+                    return Err(format!("invalid string literal: invalid escape char \\{other}"));
+                }
+                None => out.push('\\'),
             },
             char => out.push(char),
         }
