@@ -117,14 +117,8 @@ impl Status {
     pub fn invalid(gvk: &GroupVersionKind, name: &str, violations: &Violations) -> Status {
         let GroupVersionKind { group, kind, .. } = gvk;
         let qualified = if group.is_empty() { kind.to_string() } else { format!("{kind}.{group}") };
-        let each: Vec<String> = distinct(violations);
-        let all = match each.as_slice() {
-            [] => String::new(),
-            [one] => one.clone(),
-            many => format!("[{}]", many.join(", ")),
-        };
-        let message = format!("{qualified} {} is invalid: {all}", crate::json::quote(name));
-        let message = if each.is_empty() { message.trim_end_matches(": ").to_string() } else { message };
+        let all = violations.in_one().map(|all| format!(": {all}")).unwrap_or_default();
+        let message = format!("{qualified} {} is invalid{all}", crate::json::quote(name));
         let causes = violations
             .0
             .iter()
@@ -185,16 +179,6 @@ impl Status {
 }
 
 /// Kubernetes: the aggregate message names the same violation only once, the causes keep both.
-fn distinct(violations: &Violations) -> Vec<String> {
-    let mut seen = std::collections::HashSet::new();
-    violations
-        .0
-        .iter()
-        .map(|violation| violation.to_string())
-        .filter(|text| seen.insert(text.clone()))
-        .collect()
-}
-
 fn about(resource: &GroupResource, name: &str) -> Box<Details> {
     Box::new(Details {
         name: name.into(),

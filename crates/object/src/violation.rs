@@ -148,6 +148,22 @@ impl Violations {
         self.0.is_empty()
     }
 
+    /// All of them as Go shows a list of errors: one as it is, more in brackets, none twice. None if nothing is wrong.
+    pub fn in_one(&self) -> Option<String> {
+        let mut distinct: Vec<String> = Vec::new();
+        for violation in &self.0 {
+            let text = violation.to_string();
+            if !distinct.contains(&text) {
+                distinct.push(text);
+            }
+        }
+        match distinct.as_slice() {
+            [] => None,
+            [one] => Some(one.clone()),
+            many => Some(format!("[{}]", many.join(", "))),
+        }
+    }
+
     /// Adds one in full.
     pub fn push(&mut self, reason: Reason, path: impl fmt::Display, message: String) {
         self.0.push(Violation { reason, field: path.to_string(), message });

@@ -4,11 +4,18 @@ use mizzen_object::{Value, value};
 
 use super::names::{Names, Taken, accept};
 
+/// Says that a schema does not describe objects whole.
+const NON_STRUCTURAL: &str = "NonStructuralSchema";
+
 /// Brings the status of a definition up to date; false if it was so already. `taken` are the names of its group.
 pub(super) fn update(definition: &mut Value, taken: &Taken, now: &str) -> bool {
     let mut board = Board { definition, now, changed: false };
     if let Some((status, reason, message)) = mizzen_kinds::approval_condition(board.definition) {
         board.set("KubernetesAPIApprovalPolicyConformant", status, reason, &message);
+    }
+    match mizzen_kinds::structural_condition(board.definition) {
+        Some((status, reason, message)) => board.set(NON_STRUCTURAL, status, reason, &message),
+        None => board.remove(NON_STRUCTURAL),
     }
     board.accept_names(taken);
     board.establish();
@@ -66,6 +73,14 @@ impl Board<'_> {
             None => conditions.push(condition),
         }
         self.changed = true;
+    }
+
+    fn remove(&mut self, name: &str) {
+        if !self.condition(name).is_null() {
+            let conditions = self.definition.entry("status").entry("conditions").make_list();
+            conditions.retain(|condition| condition["type"].str() != name);
+            self.changed = true;
+        }
     }
 
     fn accept_names(&mut self, taken: &Taken) {
@@ -152,5 +167,28 @@ mod tests {
         definition.entry("spec").set("group", "x.k8s.io");
         update(&mut definition, &Taken::default(), "now");
         assert_eq!(told(&definition)[0], "KubernetesAPIApprovalPolicyConformant=False MissingAnnotation");
+    }
+
+    #[test]
+    fn a_schema_that_does_not_describe_objects_whole_is_told_until_it_does() {
+        let mut definition = definition("Foo");
+        let text = r#"{"preserveUnknownFields":true,"versions":[{"name":"v1","schema":{"openAPIV3Schema":{
+            "type":"object","properties":{"a":{"description":"of any type"}}}}}]}"#;
+        let old = json::parse(text.as_bytes()).unwrap();
+        for (field, value) in old.entries() {
+            definition.entry("spec").set(field, value.clone());
+        }
+        update(&mut definition, &Taken::default(), "now");
+        assert_eq!(told(&definition)[0], "NonStructuralSchema=True Violations");
+        assert_eq!(
+            definition["status"]["conditions"].list()[0]["message"].str(),
+            "[spec.preserveUnknownFields: Invalid value: true: must be false, \
+             spec.versions[0].schema.openAPIV3Schema.properties[a].type: Required value: must not be empty for \
+             specified object fields]"
+        );
+        definition.entry("spec").remove("preserveUnknownFields");
+        definition.entry("spec").remove("versions");
+        assert!(update(&mut definition, &Taken::default(), "later"));
+        assert_eq!(told(&definition)[0], "NamesAccepted=True NoConflicts");
     }
 }

@@ -208,10 +208,5 @@ fn check_texts(field: &str, texts: &Value, before: &Value) -> Result<(), String>
         "labels" => meta::labels(texts, &path.child("labels"), &mut violations),
         _ => meta::annotations(texts, &path.child("annotation"), &mut violations),
     }
-    let all: Vec<String> = violations.0.iter().map(ToString::to_string).collect();
-    match all.as_slice() {
-        [] => Ok(()),
-        [one] => Err(one.clone()),
-        many => Err(format!("[{}]", many.join(", "))),
-    }
+    violations.in_one().map_or(Ok(()), Err)
 }

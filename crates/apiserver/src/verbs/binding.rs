@@ -52,14 +52,7 @@ fn check(name: &str, binding: &Value) -> Result<(), Status> {
     }
     let mut violations = Violations::default();
     mizzen_kinds::validate_binding(binding, &mut violations);
-    match violations.0.as_slice() {
-        [] => Ok(()),
-        [one] => Err(Status::unknown(one.to_string())),
-        many => {
-            let all: Vec<String> = many.iter().map(ToString::to_string).collect();
-            Err(Status::unknown(format!("[{}]", all.join(", "))))
-        }
-    }
+    violations.in_one().map_or(Ok(()), |all| Err(Status::unknown(all)))
 }
 
 /// Puts a pod on the node that a binding names.

@@ -26,7 +26,7 @@ mod storage;
 mod tests;
 
 pub use admission::expression;
-pub use apiextensions::approval_condition;
+pub use apiextensions::{approval_condition, structural_condition};
 pub use certificates::requested_groups;
 
 use crate::Behaviour;

@@ -8,6 +8,7 @@ mod v1beta1;
 mod version;
 
 pub use names::approval_condition;
+pub use schema::structural_condition;
 
 use mizzen_object::validate::field;
 use mizzen_object::{Action, Context, Path, Value, Violations, json, value};

@@ -76,6 +76,30 @@ fn is_extended(schema: &Value) -> bool {
     WORDS.iter().any(|word| schema.get(word).is_some())
 }
 
+/// The status, reason and message of the condition that says that a definition's schemas do not describe
+/// objects whole; none if they do. Only definitions of old versions can come to that.
+pub fn structural_condition(definition: &Value) -> Option<(&'static str, &'static str, String)> {
+    let spec = &definition["spec"];
+    let mut violations = Violations::default();
+    if spec["preserveUnknownFields"].bool() {
+        violations.invalid("spec.preserveUnknownFields", true, "must be false");
+    }
+    for (index, version) in spec["versions"].list().iter().enumerate() {
+        let schema = &version["schema"]["openAPIV3Schema"];
+        if schema.as_map().is_none() {
+            continue;
+        }
+        if let Some(why) = structural::unsupported(schema) {
+            let name = version["name"].str();
+            let message = format!("failed to check validation schema for version {name}: {why}");
+            return Some(("Unknown", "StructuralError", message));
+        }
+        let path = format!("spec.versions[{index}].schema.openAPIV3Schema");
+        structural::validate(schema, &Path::new(&path), &mut violations);
+    }
+    Some(("True", "Violations", violations.in_one()?))
+}
+
 /// All that is wrong with a version's schema, which `path` leads to.
 pub(super) fn validate(
     schema: &Value,
