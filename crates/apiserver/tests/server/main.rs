@@ -15,6 +15,7 @@ mod large;
 mod legacy;
 mod list;
 mod pod_security;
+mod policy;
 mod quota;
 mod race;
 mod service_account;

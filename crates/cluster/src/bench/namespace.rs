@@ -7,6 +7,7 @@ use hyper::StatusCode;
 use serde_json::{Value, json};
 
 use super::client::{Call, CallError};
+use super::definition;
 use super::objects::{Collection, Kind, count_json};
 use super::session::Session;
 
@@ -59,9 +60,10 @@ pub(crate) async fn remove(session: &Session) -> Result<(), CallError> {
         Err(error) if error.status() == Some(StatusCode::NOT_FOUND) => return Ok(()),
         answer => answer?,
     };
-    for kind in Kind::ALL {
+    for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Widgets) {
         empty(session, &Collection::new(kind, &session.namespace)).await?;
     }
+    unless(StatusCode::NOT_FOUND, session.call(&definition::removal(&session.namespace)).await)?;
     session.call(&Call::delete(format!("{path}/serviceaccounts"))).await?;
 
     tokio::time::sleep(NAMESPACE_CONTROLLER).await;

@@ -1,4 +1,5 @@
-//! What the load is made of: ConfigMaps of 1 KiB, pods as people write them, pods with ten containers, Deployments.
+//! What the load is made of: ConfigMaps of 1 KiB, pods as people write them, pods with ten containers, Deployments,
+//! objects of a custom kind.
 //!
 //! Object number `n` is always the same bytes, named `item-NNNNNNN` and labelled so that one label value selects one in
 //! a hundred. Each carries a `turn` of eight digits that an update overwrites in place, without parsing.
@@ -11,6 +12,7 @@ use serde_json::json;
 
 use super::bodies::{TURN_DIGITS, config_map, crowded_pod, deployment, pod};
 use super::client::Call;
+use super::definition::{self, widget};
 
 /// How many label values there are.
 pub(crate) const N_GROUPS: u64 = 100;
@@ -27,6 +29,8 @@ pub(crate) enum Kind {
     CrowdedPods,
     /// Deployments that are applied.
     Deployments,
+    /// Objects of a custom kind with rules.
+    Widgets,
 }
 
 /// All objects of a kind in one namespace.
@@ -40,7 +44,7 @@ pub(crate) struct Collection {
 
 impl Collection {
     pub fn new(kind: Kind, namespace: &str) -> Self {
-        let path = format!("{}/namespaces/{namespace}/{}", kind.version(), kind.resource());
+        let path = format!("{}/namespaces/{namespace}/{}", kind.version(namespace), kind.resource());
         Self { kind, namespace: namespace.to_owned(), path }
     }
 
@@ -56,6 +60,7 @@ impl Collection {
             Kind::Pods => pod(),
             Kind::CrowdedPods => crowded_pod(),
             Kind::Deployments => deployment(),
+            Kind::Widgets => widget(&self.namespace),
         };
         object["metadata"]["name"] = json!(name(n));
         object["metadata"]["labels"]["bench"] = json!(self.namespace);
@@ -98,7 +103,8 @@ impl Collection {
 }
 
 impl Kind {
-    pub const ALL: [Self; 4] = [Self::Configmaps, Self::Pods, Self::CrowdedPods, Self::Deployments];
+    pub const ALL: [Self; 5] =
+        [Self::Configmaps, Self::Pods, Self::CrowdedPods, Self::Deployments, Self::Widgets];
 
     /// The name in reports and on the command line.
     pub fn name(self) -> &'static str {
@@ -113,13 +119,15 @@ impl Kind {
             Self::Configmaps => "configmaps",
             Self::Pods | Self::CrowdedPods => "pods",
             Self::Deployments => "deployments",
+            Self::Widgets => "widgets",
         }
     }
 
-    fn version(self) -> &'static str {
+    fn version(self, namespace: &str) -> String {
         match self {
-            Self::Deployments => "/apis/apps/v1",
-            _ => "/api/v1",
+            Self::Deployments => "/apis/apps/v1".to_owned(),
+            Self::Widgets => format!("/apis/{}/v1", definition::group(namespace)),
+            _ => "/api/v1".to_owned(),
         }
     }
 
@@ -130,7 +138,7 @@ impl Kind {
 
     /// How many objects a collection has when `asked` are asked for.
     pub fn n_objects(self, asked: u64) -> u64 {
-        if self.is_read() { asked } else { asked.min(FEW) }
+        if self.is_read() || self == Self::Widgets { asked } else { asked.min(FEW) }
     }
 }
 

@@ -62,8 +62,13 @@ impl Environment {
     }
 
     /// With an object type and its fields. [`ANY_OTHER`] stands for all that are not named.
-    pub fn with_object(mut self, name: &str, fields: impl IntoIterator<Item = (Str, Type)>) -> Environment {
-        self.objects.insert(name.into(), Arc::new(fields.into_iter().collect()));
+    pub fn with_object(self, name: &str, fields: impl IntoIterator<Item = (Str, Type)>) -> Environment {
+        self.with_fields(name, Arc::new(fields.into_iter().collect()))
+    }
+
+    /// The same with fields that are shared.
+    pub fn with_fields(mut self, name: &str, fields: Arc<HashMap<Str, Type>>) -> Environment {
+        self.objects.insert(name.into(), fields);
         self
     }
 

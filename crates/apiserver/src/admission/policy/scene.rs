@@ -3,7 +3,7 @@
 //! A [`Scene`] holds a request's objects. Variables are evaluated over it when an expression first asks for them, and
 //! once for all expressions that are evaluated together.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use mizzen_object::cel::{self, Activation, Budget, EvalError, Fields, Lazy, Map, Outcome, library};
@@ -20,6 +20,9 @@ pub(super) const BUDGET: u64 = 10_000_000;
 
 /// What the conditions of a policy or webhook may cost.
 pub(super) const CONDITIONS_BUDGET: u64 = 2_500_000;
+
+/// After so much others have their turn.
+const LONG: u64 = 100_000;
 
 /// How much of the stack variables of variables may take.
 const STACK: usize = 512 * 1024;
@@ -66,7 +69,7 @@ impl Scene {
         read: impl Fn(&cel::Value) -> T,
     ) -> Results<T> {
         loop {
-            let results = self.evaluate_once(variables, expressions, sight, budget, &read);
+            let results = self.evaluate_once(variables, expressions, sight, budget, &read).await;
             let again = match &self.questions {
                 Some(questions) => questions.answer().await,
                 None => false,
@@ -77,7 +80,7 @@ impl Scene {
         }
     }
 
-    fn evaluate_once<T>(
+    async fn evaluate_once<T>(
         &self,
         variables: &Variables,
         expressions: &[&Expression],
@@ -87,9 +90,13 @@ impl Scene {
     ) -> Results<T> {
         let stage = Stage::new(self, variables, sight);
         stage.lazy.get_or_init(|| Computed(&stage));
-        let mut results = Vec::with_capacity(expressions.len());
+        let (mut results, mut seen) = (Vec::with_capacity(expressions.len()), budget);
         for expression in expressions {
             results.push(stage.evaluate(expression, &mut budget)?.map(|value| read(&value)));
+            if seen - budget > LONG {
+                seen = budget;
+                tokio::task::yield_now().await;
+            }
         }
         Ok((results, budget))
     }
@@ -106,8 +113,8 @@ struct Stage<'a> {
     lazy: OnceLock<Computed<'a>>,
     /// What variables did cost since somebody looked.
     cost: AtomicU64,
-    /// Where the stack was in the beginning.
-    bottom: usize,
+    /// Where the stack was when the evaluation began.
+    bottom: AtomicUsize,
 }
 
 impl<'a> Stage<'a> {
@@ -120,7 +127,7 @@ impl<'a> Stage<'a> {
             busy: variables.iter().map(|_| AtomicBool::new(false)).collect(),
             lazy: OnceLock::new(),
             cost: AtomicU64::new(0),
-            bottom: stack(),
+            bottom: AtomicUsize::new(0),
         }
     }
 
@@ -133,6 +140,7 @@ impl<'a> Stage<'a> {
             Ok(program) => program,
             Err(refusal) => return Ok(Err(format!("compilation error: {refusal}"))),
         };
+        self.bottom.store(stack(), Ordering::Relaxed);
         let evaluation = program.evaluate(self, Budget { cost: CALL, interrupted: None });
         for cost in [self.cost.swap(0, Ordering::Relaxed), evaluation.cost] {
             *budget = budget.checked_sub(cost).ok_or(OutOfBudget)?;
@@ -147,7 +155,9 @@ impl<'a> Stage<'a> {
         if let Some(value) = self.values[at].get() {
             return Some(value.clone());
         }
-        if self.busy[at].swap(true, Ordering::Relaxed) || self.bottom.abs_diff(stack()) > STACK {
+        if self.busy[at].swap(true, Ordering::Relaxed)
+            || self.bottom.load(Ordering::Relaxed).abs_diff(stack()) > STACK
+        {
             let name = json::quote(name);
             return Some(Err(EvalError::new(format!(
                 "composited variable {name} depends on too many others"

@@ -12,7 +12,7 @@ use super::meter::settle;
 use super::objects::{Collection, Kind};
 use super::report::{Outcome, Report};
 use super::session::Session;
-use super::{BenchError, Options, chain, namespace};
+use super::{BenchError, Options, chain, definition, namespace};
 use list::Form;
 
 /// One line of the report, for each kind.
@@ -40,6 +40,7 @@ impl Workload {
         match kind {
             Kind::CrowdedPods => return vec![Self::Create, Self::StrategicPatch, Self::Delete],
             Kind::Deployments => return vec![Self::Create, Self::Apply, Self::Delete],
+            Kind::Widgets => return vec![Self::Create, Self::Patch, Self::Delete],
             Kind::Configmaps | Kind::Pods => {}
         }
         let mut all = vec![Self::Create, Self::Get, Self::Update, Self::Patch];
@@ -122,9 +123,7 @@ pub(crate) async fn run(session: &Arc<Session>, report: &mut Report) -> Result<(
         return Ok(());
     }
     for &kind in &session.options.kinds {
-        let collection = Collection::new(kind, &session.namespace);
-        run_kind(session, &collection, report).await?;
-        namespace::empty(session, &collection).await?;
+        run_kind(session, &Collection::new(kind, &session.namespace), report).await?;
     }
     Ok(())
 }
@@ -138,6 +137,9 @@ async fn run_kind(
     let all = Workload::all(collection.kind, &session.options);
     if !all.iter().any(wanted) {
         return Ok(());
+    }
+    if collection.kind == Kind::Widgets {
+        definition::create(session).await?;
     }
     // Creating is how the collection is filled, so it always runs; it is not always reported.
     for workload in all.iter().filter(|workload| matches!(workload, Workload::Create) || wanted(workload)) {
@@ -153,5 +155,5 @@ async fn run_kind(
             }
         }
     }
-    Ok(())
+    Ok(namespace::empty(session, collection).await?)
 }

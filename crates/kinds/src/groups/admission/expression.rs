@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use mizzen_object::cel::{Environment, Program, RefuseError, Type, Version, library};
 use mizzen_object::{Path, Reason, Str, Violations};
@@ -75,7 +75,7 @@ impl Refusal {
 #[derive(Debug, Default)]
 pub struct Compiler {
     /// The types of `variables` so far; none if there is no such thing.
-    variables: Option<HashMap<Str, Type>>,
+    variables: Option<Arc<HashMap<Str, Type>>>,
     /// What is used instead of the usual environment.
     typed: Option<Environment>,
 }
@@ -83,7 +83,7 @@ pub struct Compiler {
 impl Compiler {
     /// For a policy: what is declared can be used as `variables`.
     pub fn composing() -> Compiler {
-        Compiler { variables: Some(HashMap::new()), typed: None }
+        Compiler { variables: Some(Arc::default()), typed: None }
     }
 
     /// For a policy whose objects have known types.
@@ -93,9 +93,9 @@ impl Compiler {
 
     /// Compiles an expression.
     pub fn compile(&self, text: &str, scope: Scope, wanted: Wanted) -> Result<Program, Refusal> {
-        let program = match self.variables {
+        let program = match &self.variables {
             None => scope.environment().compile(text),
-            Some(_) => self.environment(scope).compile(text),
+            Some(variables) => self.environment(scope, variables).compile(text),
         };
         let program = program.map_err(|error| match error {
             RefuseError::Compile(issues) => Refusal::invalid(format!("compilation failed: {issues}")),
@@ -109,15 +109,13 @@ impl Compiler {
     pub fn declare(&mut self, name: &str, text: &str, scope: Scope) -> Result<Program, Refusal> {
         let program = self.compile(text, scope, Wanted::Anything);
         let kind = program.as_ref().map_or(Type::Dyn, |program| declared(program.result_type()));
-        self.variables.get_or_insert_default().insert(name.into(), kind);
+        Arc::make_mut(self.variables.get_or_insert_default()).insert(name.into(), kind);
         program
     }
 
-    fn environment(&self, scope: Scope) -> Environment {
+    fn environment(&self, scope: Scope, variables: &Arc<HashMap<Str, Type>>) -> Environment {
         let base = self.typed.as_ref().unwrap_or_else(|| scope.environment()).clone();
-        let variables = self.variables.iter().flatten().map(|(name, kind)| (name.clone(), kind.clone()));
-        base.with_object(VARIABLES, variables.collect::<Vec<_>>())
-            .with_variable("variables", Type::object(VARIABLES))
+        base.with_fields(VARIABLES, variables.clone()).with_variable("variables", Type::object(VARIABLES))
     }
 }
 

@@ -87,10 +87,14 @@ impl<'a> Declared<'a> {
     /// The fields of an object. Kubernetes: unless kind, version and names are all declared, those of the schema do
     /// not count.
     fn fields(self) -> Vec<(&'a Str, Declared<'a>)> {
-        let added = self.resource && !says_what_it_is(self.node);
+        let added = self.adds_metadata();
         let own = self.node.properties().filter(|(name, _)| !added || OBJECT.property(name).is_none());
         let meta = OBJECT.properties().filter(|_| added);
         own.chain(meta).map(|(name, node)| (name, Declared::below(node))).collect()
+    }
+
+    fn adds_metadata(self) -> bool {
+        self.resource && !says_what_it_is(self.node)
     }
 
     /// The least octets that a value takes.
@@ -142,12 +146,19 @@ impl<'a> Declared<'a> {
         match name {
             "@items" | "@values" => self.node.items().or(self.node.additional()).map(Declared::below),
             _ if self.node.additional().is_some() => None,
-            _ => {
-                let mut fields = self.fields().into_iter();
-                let field = fields.find(|(field, _)| escape(field).is_some_and(|field| field == name));
-                field.map(|(_, below)| below).filter(|below| below.is_visible())
-            }
+            _ => self.field(name).filter(|below| below.is_visible()),
         }
+    }
+
+    /// The field that expressions know by a name. Only names with two underscores in a row may have been escaped.
+    fn field(self, name: &str) -> Option<Declared<'a>> {
+        if name.contains("__") {
+            let mut fields = self.fields().into_iter();
+            let found = fields.find(|(field, _)| escape(field).is_some_and(|escaped| escaped == name));
+            return found.map(|(_, below)| below);
+        }
+        let added = OBJECT.property(name).filter(|_| self.adds_metadata());
+        added.or(self.node.property(name)).map(Declared::below)
     }
 }
 
