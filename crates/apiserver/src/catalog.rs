@@ -7,12 +7,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use mizzen_kinds as kinds;
+use mizzen_object::schema::Schemas;
 use mizzen_object::{GroupVersionKind, Kind, Str};
-use mizzen_registry::{Record, Registry, Resource, Store};
+use mizzen_registry::{Convert, Record, Registry, Resource, Store};
 
 use crate::definitions::{Definition, Means, Snapshot, Taken};
 use crate::discovery::{self, Group};
-use crate::openapi::OpenApi;
+use crate::openapi::{OpenApi, Published};
 use crate::outgoing::Client;
 use crate::request::ResourcePath;
 use crate::types::Types;
@@ -32,6 +33,37 @@ pub(crate) struct Catalog {
     changes: Mutex<()>,
 }
 
+/// A kind that is there for good.
+pub(crate) struct Served {
+    pub published: Published,
+    /// Who converts it, if its versions have no hub.
+    pub convert: Option<Arc<dyn Convert>>,
+}
+
+impl From<Kind> for Served {
+    fn from(kind: Kind) -> Served {
+        Served { published: kind.into(), convert: None }
+    }
+}
+
+impl Served {
+    pub fn kind(&self) -> &Kind {
+        &self.published.kind
+    }
+
+    /// The kind joined with its place in the store, and by what it is found.
+    fn resource(&self, store: &Store, all: &HashMap<GroupVersionKind, Kind>) -> ((Str, Str, Str), Resource) {
+        let kind = self.kind().clone();
+        let key = (kind.gvk.group.clone(), kind.gvk.version.clone(), kind.plural.clone());
+        let stored = kind.stored.as_ref().filter(|stored| **stored != kind.gvk);
+        let stored = stored.and_then(|stored| all.get(stored)).cloned();
+        match &self.convert {
+            Some(convert) => (key, Resource::custom(store, kind, convert.clone())),
+            None => (key, Resource::new(store, kind, stored)),
+        }
+    }
+}
+
 /// Where a path leads that leads to no resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Nowhere {
@@ -45,18 +77,19 @@ impl Catalog {
     /// Joins the built-in kinds with their places in the store.
     pub fn new(store: &Store, built_in: kinds::Catalog) -> Catalog {
         let kinds::Catalog { kinds, schemas } = built_in;
+        Catalog::of(store, kinds.into_iter().map(Into::into).collect(), schemas)
+    }
+
+    /// Joins kinds with their places in the store. A kind without verbs is not served: it is there for others to be
+    /// stored as.
+    pub fn of(store: &Store, all: Vec<Served>, schemas: Schemas) -> Catalog {
         let object_meta = Types::new(&schemas).object_meta;
-        let openapi = OpenApi::new(kinds.iter().cloned().map(Into::into), Arc::new(schemas));
-        let by_name: HashMap<&GroupVersionKind, &Kind> = kinds.iter().map(|kind| (&kind.gvk, kind)).collect();
-        let resources = kinds
-            .iter()
-            .map(|kind| {
-                let stored = kind.stored.as_ref().filter(|stored| **stored != kind.gvk);
-                let stored = stored.and_then(|stored| by_name.get(stored)).map(|kind| (*kind).clone());
-                let key = (kind.gvk.group.clone(), kind.gvk.version.clone(), kind.plural.clone());
-                (key, Resource::new(store, kind.clone(), stored))
-            })
-            .collect();
+        let by_name: HashMap<GroupVersionKind, Kind> =
+            all.iter().map(|served| (served.kind().gvk.clone(), served.kind().clone())).collect();
+        let all: Vec<Served> = all.into_iter().filter(|served| !served.kind().verbs.is_empty()).collect();
+        let resources = all.iter().map(|served| served.resource(store, &by_name)).collect();
+        let kinds: Vec<Kind> = all.iter().map(|served| served.kind().clone()).collect();
+        let openapi = OpenApi::new(all.into_iter().map(|served| served.published), Arc::new(schemas));
         let subresources = kinds.iter().flat_map(|kind| {
             kind.subresources.iter().filter_map(|subresource| {
                 let hooks = kinds::subresource(&kind.gvk, &subresource.name)?;

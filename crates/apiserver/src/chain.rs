@@ -36,7 +36,7 @@ pub(crate) async fn answer(
         return answer::text(400, "400 Bad Request");
     }
     let started = Instant::now();
-    let (user, refused) = match authenticate(server, claim, &headers) {
+    let (user, refused) = match authenticate(server, claim, &headers).await {
         Ok(user) => (user, None),
         Err(status) => (User::anonymous(), Some(status)),
     };

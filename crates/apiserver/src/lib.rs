@@ -1,7 +1,8 @@
 //! Who asks, may they, what do they get? HTTP down and up.
 //!
 //! [`Server`] answers requests without a network; [`listen`](listen::listen) puts it on one. A custom API
-//! server is this crate with other kinds and other storage.
+//! server is this crate with other kinds and other storage: [`Server::builder`] makes it, and [`delegate`] lets
+//! another server say who asks and what they may do.
 
 pub mod access;
 mod admission;
@@ -11,7 +12,9 @@ pub mod authenticate;
 mod catalog;
 mod chain;
 mod definitions;
+pub mod delegate;
 pub mod discovery;
+pub mod extend;
 mod gather;
 mod identity;
 mod intake;
@@ -25,6 +28,7 @@ mod outgoing;
 mod ownership;
 mod pages;
 mod request;
+pub mod seams;
 mod server;
 mod token;
 mod types;
@@ -35,6 +39,7 @@ pub use admission::{
     Standard, Version,
 };
 pub use answer::{Answer, Body, Broken};
+pub use extend::{BuildError, Builder};
 pub use identity::{MASTERS, User};
 pub use outgoing::Identity;
 pub use server::{Options, Server};

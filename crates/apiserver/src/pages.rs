@@ -129,6 +129,7 @@ fn roots(server: &Arc<Inner>, request: &Request, core: bool) -> Result<Answer, S
         }
     }
     let value = match core {
+        true if server.catalog.group("").is_none() => return Ok(not_found()),
         true => discovery::core_versions(&server.options.advertise),
         false => discovery::group_list(groups),
     };

@@ -17,6 +17,7 @@ use crate::authenticate::{Authentication, Claim, Peer};
 use crate::catalog::Catalog;
 use crate::chain;
 use crate::definitions::{self, Definitions};
+use crate::extend::Extensions;
 use crate::identity::User;
 use crate::metrics::Metrics;
 use crate::outgoing::{Client, Identity};
@@ -79,6 +80,8 @@ pub(crate) struct Inner {
     pub policies: Policies,
     pub aggregation: Aggregation,
     pub options: Options,
+    /// What the server's author has added.
+    pub extensions: Extensions,
     /// Turns true when the server is about to stop; watches end then.
     pub stopping: watch::Sender<bool>,
 }
@@ -89,6 +92,17 @@ impl Server {
         let built_in = if options.legacy_apis { kinds::legacy_catalog() } else { kinds::catalog() };
         let types = Types::new(&built_in.schemas);
         let catalog = Catalog::new(registry.store(), built_in);
+        Server::join(registry, catalog, types, options, Extensions::default())
+    }
+
+    /// Joins the parts.
+    pub(crate) fn join(
+        registry: Registry,
+        catalog: Catalog,
+        types: Types,
+        options: Options,
+        extensions: Extensions,
+    ) -> Server {
         let client = Client::new(&registry, &catalog, options.front_proxy.clone(), &options.advertise);
         catalog.call_with(&client, &registry);
         let webhooks = Webhooks::new(&catalog);
@@ -109,6 +123,7 @@ impl Server {
             policies,
             aggregation,
             options,
+            extensions,
             stopping,
         }))
     }

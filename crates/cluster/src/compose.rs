@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_apiserver::authenticate::{Authentication, StaticTokens};
+use mizzen_apiserver::authenticate::{Authentication, StaticTokens, identify};
 use mizzen_apiserver::listen::{Identify, listen};
+use mizzen_apiserver::seams::{SystemRandom, WallClock};
 use mizzen_apiserver::{Admission, Identity, Options, PluginError, Plugins, Server};
 use mizzen_object::yaml;
 use mizzen_registry::Registry;
@@ -19,10 +20,8 @@ use tokio::time::Instant;
 use crate::bootstrap::{Trust, bootstrap};
 use crate::command::ServerArgs;
 use crate::flow_status;
-use crate::identity::identify;
 use crate::kubeconfig::kubeconfig;
 use crate::pki::{self, Authority, PkiError, Signed, write_private};
-use crate::seams::{SystemRandom, WallClock};
 use crate::token_key::TokenKey;
 
 /// How long requests under way may take when the server stops.
@@ -158,7 +157,8 @@ fn authentication(args: &ServerArgs) -> Result<Authentication, ComposeError> {
         }
         None => StaticTokens::default(),
     };
-    Ok(Authentication { tokens, bootstrap_tokens: args.enable_bootstrap_token_auth })
+    let bootstrap_tokens = args.enable_bootstrap_token_auth;
+    Ok(Authentication { tokens, bootstrap_tokens, ..Authentication::default() })
 }
 
 /// What admission plug-ins are told.

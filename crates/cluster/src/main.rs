@@ -7,11 +7,9 @@ mod bootstrap;
 mod command;
 mod compose;
 mod flow_status;
-mod identity;
 mod itself;
 mod kubeconfig;
 mod pki;
-mod seams;
 mod token_key;
 
 use std::process::ExitCode;

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mizzen_apiserver::MASTERS;
+use mizzen_apiserver::seams::WallClock;
 use mizzen_object::seam::Clock as _;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -28,7 +29,6 @@ use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{self, RootCertStore, ServerConfig, crypto::ring};
 
-use crate::seams::WallClock;
 use subject::Subject;
 
 /// How long the authority is good for.
@@ -271,7 +271,11 @@ mod tests {
     use mizzen_apiserver::authenticate::Peer;
 
     fn identify(signed: &Signed) -> Peer {
-        crate::identity::identify(&pem_to_der(&signed.certificate), FRONT_PROXIES, FRONT_PROXY_CLIENT)
+        mizzen_apiserver::authenticate::identify(
+            &pem_to_der(&signed.certificate),
+            FRONT_PROXIES,
+            FRONT_PROXY_CLIENT,
+        )
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub use table::{row_conditions, row_rank, scale_cells, scale_columns};
 
 use std::sync::{Arc, LazyLock};
 
-use mizzen_object::schema::{Schemas, Struct, parse};
+use mizzen_object::schema::{ParseError, Schemas, Struct, parse};
 use mizzen_object::{GroupVersionKind, Kind, KindData, Value};
 
 use crate::pod::subresource::{
@@ -134,6 +134,15 @@ fn read(files: impl Iterator<Item = (&'static str, &'static str)> + Clone) -> Ca
     let mut schemas = parse(files).expect("the data files parse");
     let kinds = std::mem::take(&mut schemas.kinds).into_iter().map(kind).collect();
     Catalog { kinds, schemas }
+}
+
+/// The kinds of other files, each given with its name. They may use every built-in type; what they may not is add to a
+/// built-in group and version.
+pub fn others(files: &[(&str, &str)]) -> Result<Schemas, ParseError> {
+    let known = parse(DATA.iter().copied()).expect("the data files parse").kinds.len();
+    let mut schemas = parse(DATA.iter().copied().chain(files.iter().copied()))?;
+    schemas.kinds.drain(..known);
+    Ok(schemas)
 }
 
 /// The shape of every object's metadata.

@@ -26,28 +26,30 @@ use rbac::{Rbac, Rule, Sources};
 /// All that decides in a server.
 pub(crate) struct Access {
     pub authorizers: Authorizers,
-    /// Also asked by itself, for what somebody holds.
-    pub rbac: Arc<Rbac>,
+    /// Also asked by itself, for what somebody holds. None where no roles are served.
+    pub rbac: Option<Arc<Rbac>>,
     pub habits: Habits,
 }
 
 impl Access {
     /// Roles, after those that the server was given.
     pub fn new(catalog: &Catalog, first: &[Arc<dyn Authorizer>]) -> Access {
-        let get = |plural: &str| {
-            let resource = catalog.get("rbac.authorization.k8s.io", "v1", plural);
-            resource.expect("a built-in kind").clone()
-        };
-        let rbac = Arc::new(Rbac::new(Sources {
-            roles: get("roles"),
-            cluster_roles: get("clusterroles"),
-            role_bindings: get("rolebindings"),
-            cluster_role_bindings: get("clusterrolebindings"),
-        }));
+        let rbac = sources(catalog).map(|sources| Arc::new(Rbac::new(sources)));
         let mut authorizers = first.to_vec();
-        authorizers.push(rbac.clone());
+        authorizers.extend(rbac.clone().map(|rbac| rbac as Arc<dyn Authorizer>));
         Access { authorizers: Authorizers::new(authorizers), rbac, habits: Habits::default() }
     }
+}
+
+/// Where roles and bindings are kept, if they are served.
+fn sources(catalog: &Catalog) -> Option<Sources> {
+    let get = |plural: &str| catalog.get("rbac.authorization.k8s.io", "v1", plural);
+    Some(Sources {
+        roles: get("roles")?,
+        cluster_roles: get("clusterroles")?,
+        role_bindings: get("rolebindings")?,
+        cluster_role_bindings: get("clusterrolebindings")?,
+    })
 }
 
 /// What somebody wants to do.

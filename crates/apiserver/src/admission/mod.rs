@@ -43,6 +43,7 @@ use mizzen_registry::{Future, Gate, Key, ListOptions, Selection};
 
 use crate::access::{self, escalation};
 use crate::definitions;
+use crate::extend;
 use crate::verbs::Call;
 use owners::Managers;
 use plugins::{Mutate, Validate};
@@ -66,6 +67,7 @@ pub(crate) async fn admit(write: Write<'_>, object: &mut Value) -> Result<(), St
     let mut rounds = Rounds::default();
     for second in [false, true] {
         mutate(&attributes, object).await?;
+        extend::mutate(call, old, object).await?;
         if !rounds.mutate(&asked, object, second).await? {
             break;
         }
@@ -236,11 +238,12 @@ impl<'a> Checks<'a> {
                 Validate::Later { validate, .. } => validate(&attributes, new).await?,
             }
         }
-        Ok(())
+        extend::validate(self.call, old, Some(new)).await
     }
 
     /// Lets policies and webhooks refuse that an object goes; there is nothing that they could change.
     async fn deletion(&self, old: Option<&Value>) -> Result<(), Status> {
+        extend::validate(self.call, old, None).await?;
         let attributes = webhook::Attributes::judged(self.call, None, old);
         if self.call.server.options.plugins.has(plugins::MUTATING_WEBHOOK) {
             webhook::Rounds::default().mutate(&attributes, None, false).await?;

@@ -200,6 +200,11 @@ impl Plugins {
         plugins
     }
 
+    /// None: the server has none of the objects that they are about.
+    pub fn none() -> Plugins {
+        Plugins(Vec::new())
+    }
+
     /// Turns one on.
     pub fn enable(&mut self, name: &str) -> Result<(), PluginError> {
         let plugin = find(name)?;

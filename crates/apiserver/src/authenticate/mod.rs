@@ -6,15 +6,22 @@
 //! lets one connection be used in several names.
 
 mod bootstrap_token;
+mod certificate;
 pub mod peer;
 mod static_token;
 
+use std::fmt::Debug;
+use std::sync::Arc;
+
 use http::HeaderMap;
 use mizzen_object::{Status, Str};
+use mizzen_registry::Future;
 
 use crate::identity::User;
 use crate::server::Inner;
 use crate::token::{self, Bearer, ISSUER};
+pub use certificate::identify;
+pub(crate) use certificate::named;
 pub(crate) use peer::Claim;
 pub use peer::Peer;
 pub use static_token::{StaticTokens, TokenFileError};
@@ -26,10 +33,18 @@ pub struct Authentication {
     pub tokens: StaticTokens,
     /// Whether secrets of the type `bootstrap.kubernetes.io/token` in `kube-system` are tokens.
     pub bootstrap_tokens: bool,
+    /// Those who know tokens that this server does not, in the order in which they are asked.
+    pub others: Vec<Arc<dyn Authenticator>>,
+}
+
+/// One who knows tokens: another server, a database.
+pub trait Authenticator: Debug + Send + Sync {
+    /// Whose token it is; none if it is nobody's.
+    fn authenticate<'a>(&'a self, token: &'a str) -> Future<'a, Option<User>>;
 }
 
 /// The user of a request, or why there is none.
-pub(crate) fn authenticate(server: &Inner, claim: Claim, headers: &HeaderMap) -> Result<User, Status> {
+pub(crate) async fn authenticate(server: &Inner, claim: Claim, headers: &HeaderMap) -> Result<User, Status> {
     match claim {
         Claim::Proved(user) => return Ok(user),
         Claim::Connected(user) if !headers.contains_key(http::header::AUTHORIZATION) => return Ok(user),
@@ -38,11 +53,20 @@ pub(crate) fn authenticate(server: &Inner, claim: Claim, headers: &HeaderMap) ->
     match bearer_token(headers) {
         None if claim == Claim::Failed => Err(Status::unauthorized()),
         None => Ok(User::anonymous()),
-        Some(token) => {
-            let bearer = authenticate_token(server, token, &[ISSUER.into()]);
-            bearer.map(|bearer| bearer.user).map_err(|_| Status::unauthorized())
+        Some(token) => match authenticate_token(server, token, &[ISSUER.into()]) {
+            Ok(bearer) => Ok(bearer.user),
+            Err(_) => ask_others(server, token).await.ok_or_else(Status::unauthorized),
+        },
+    }
+}
+
+async fn ask_others(server: &Inner, token: &str) -> Option<User> {
+    for other in &server.options.authentication.others {
+        if let Some(user) = other.authenticate(token).await {
+            return Some(user);
         }
     }
+    None
 }
 
 /// Who shows a token; the error is what an administrator is told. `audiences` says whom the token must be for, at

@@ -15,7 +15,7 @@ use super::Means;
 use super::webhook::Webhook;
 
 /// Converts objects of one definition.
-pub(super) struct Converter {
+pub(crate) struct Converter {
     kinds: Arc<[Kind]>,
     stored: Kind,
     /// How the text of an object begins that is stored in today's version.

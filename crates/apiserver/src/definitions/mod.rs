@@ -14,6 +14,7 @@ mod names;
 mod snapshot;
 mod webhook;
 
+pub(crate) use convert::Converter;
 pub(crate) use definition::Definition;
 pub(crate) use follow::{settled, start};
 pub(crate) use names::Taken;

@@ -21,14 +21,20 @@ pub fn package(home: &str) -> String {
         "meta" => META.into(),
         "apiextensions.k8s.io" => format!("{EXTENSIONS}{}", version.trim_start_matches("v1")),
         "apiregistration.k8s.io" => format!("io.k8s.kube-aggregator.pkg.apis.apiregistration.{version}"),
+        // A group of one's own is called by its domain, as a custom one is.
+        _ if group.contains('.') && !group.ends_with(".k8s.io") => format!("{}.{version}", backwards(group)),
         _ => format!("io.k8s.api.{}.{version}", group.split('.').next().unwrap_or_default()),
     }
 }
 
 /// The definition of a custom kind: its group backwards, `com.example.stable.v1.CronTab`.
 pub fn custom_definition(gvk: &GroupVersionKind) -> String {
-    let backwards: Vec<&str> = gvk.group.rsplit('.').collect();
-    format!("{}.{}.{}", backwards.join("."), gvk.version, gvk.kind)
+    format!("{}.{}.{}", backwards(&gvk.group), gvk.version, gvk.kind)
+}
+
+fn backwards(group: &str) -> String {
+    let parts: Vec<&str> = group.rsplit('.').collect();
+    parts.join(".")
 }
 
 /// The group and version that the types of `home` have on the wire.

@@ -89,6 +89,12 @@ impl Client {
         Client(Arc::new(Inner { registry, services, identity, targets: Mutex::default() }))
     }
 
+    /// A client that knows no services and shows `identity`.
+    pub fn plain(registry: &Registry, identity: Option<Identity>) -> Client {
+        let services = Services::unknown(registry);
+        Client(Arc::new(Inner { registry: registry.clone(), services, identity, targets: Mutex::default() }))
+    }
+
     /// Where services are.
     pub fn services(&self) -> &Services {
         &self.0.services

@@ -60,6 +60,11 @@ impl Services {
         }
     }
 
+    /// For who asks for none.
+    pub fn unknown(registry: &Registry) -> Services {
+        Services { registry: registry.clone(), services: None, slices: None, own: String::new() }
+    }
+
     /// The service object.
     pub fn find(&self, service: &Service) -> Result<Value, Status> {
         let key = Key::new(&service.namespace, &service.name);

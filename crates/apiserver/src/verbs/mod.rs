@@ -9,6 +9,7 @@ mod delete;
 mod eviction;
 mod get;
 mod list;
+mod own;
 mod patch;
 mod review;
 mod scale;
@@ -180,6 +181,9 @@ impl<'a> Call<'a> {
 
 impl Call<'_> {
     async fn dispatch(&self, verb: &str) -> Result<Answer, Status> {
+        if let Some(own) = self.server.extensions.answers(self) {
+            return own::answer(self, own, verb).await;
+        }
         match (self.path.subresource.as_str(), verb) {
             ("", "get") if self.path.resource == "componentstatuses" => component_status::get(self),
             ("", "list") if self.path.resource == "componentstatuses" => component_status::list(self),

@@ -13,6 +13,7 @@ use mizzen_object::schema::{self, Struct};
 use mizzen_object::seam::Random;
 use mizzen_object::{Status, Value, json, proto};
 use mizzen_registry::{Event, Object, Resource, Revision, Watch, WatchOptions};
+use tokio::sync::mpsc::Receiver;
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval_at, sleep};
 
 use super::Call;
@@ -42,11 +43,26 @@ pub(crate) async fn watch(call: &Call<'_>) -> Result<Answer, Status> {
     let writer = Writer { resource: (*resource).clone(), accept: *accept, include, partial, headings: true };
 
     let stream = match server.registry.watch(resource, options).await {
-        Ok(watch) => Stream::new(server, watch, writer, lasts, bookmarks, initial == Some(true) && bookmarks),
+        Ok(watch) => {
+            let (feed, announces) = (Feed::Store(Box::new(watch)), initial == Some(true) && bookmarks);
+            Stream::new(server, feed, writer, lasts, bookmarks, announces)
+        }
         // Kubernetes: a version that is no more is told in the stream, not by the status code.
         Err(status) if status.code == 410 => Stream::failed(server, writer, lasts, &status),
         Err(status) => return Err(status),
     };
+    Ok(answer::answer(200, stream_type(*accept), Body::stream(stream)))
+}
+
+/// Events of a storage that the server's author wrote. There are no bookmarks: nobody knows its versions.
+pub(super) fn watch_own(call: &Call<'_>, events: Receiver<Event>) -> Result<Answer, Status> {
+    let Call { server, request, resource, accept, .. } = call;
+    let asked = request.query.int("timeoutSeconds").map_err(Status::bad_request)?;
+    let include = request.query.text("includeObject").into();
+    let partial = server.types.partial.clone();
+    let writer = Writer { resource: (*resource).clone(), accept: *accept, include, partial, headings: true };
+    let lasts = duration(asked, server.registry.random());
+    let stream = Stream::new(server, Feed::Own(events), writer, lasts, false, false);
     Ok(answer::answer(200, stream_type(*accept), Body::stream(stream)))
 }
 
@@ -67,7 +83,25 @@ fn stream_type(accept: Accept) -> &'static str {
 }
 
 /// The step that a stream is waiting for.
-type Pending = Pin<Box<dyn Future<Output = (Watch, Result<Vec<Event>, Status>)> + Send>>;
+type Pending = Pin<Box<dyn Future<Output = (Feed, Option<Result<Vec<Event>, Status>>)> + Send>>;
+
+/// Where events come from.
+enum Feed {
+    /// The store.
+    Store(Box<Watch>),
+    /// A storage that the server's author wrote.
+    Own(Receiver<Event>),
+}
+
+impl Feed {
+    /// The next events; none if there will be no more.
+    async fn next(&mut self) -> Option<Result<Vec<Event>, Status>> {
+        match self {
+            Feed::Store(watch) => Some(watch.next().await),
+            Feed::Own(events) => events.recv().await.map(|event| Ok(vec![event])),
+        }
+    }
+}
 
 /// A watch as the body of a response.
 struct Stream {
@@ -89,7 +123,7 @@ struct Stream {
 impl Stream {
     fn new(
         server: &Arc<Inner>,
-        watch: Watch,
+        feed: Feed,
         writer: Writer,
         lasts: Duration,
         bookmarks: bool,
@@ -104,7 +138,7 @@ impl Stream {
         let gauge = server.metrics.watching(writer.resource.kind());
         Stream {
             server: server.clone(),
-            pending: Some(next(watch)),
+            pending: Some(next(feed)),
             writer,
             end: Box::pin(sleep(lasts)),
             bookmarks,
@@ -185,10 +219,10 @@ fn ending(server: &Inner, resource: &Resource) -> Pin<Box<dyn Future<Output = ()
     })
 }
 
-fn next(mut watch: Watch) -> Pending {
+fn next(mut feed: Feed) -> Pending {
     Box::pin(async move {
-        let events = watch.next().await;
-        (watch, events)
+        let events = feed.next().await;
+        (feed, events)
     })
 }
 
@@ -213,10 +247,11 @@ impl Source for Stream {
         // Read before looking for events: whatever this revision covers is in the window by now.
         let seen = self.server.registry.store().revision();
         while let Some(pending) = &mut self.pending {
-            let Poll::Ready((watch, outcome)) = pending.as_mut().poll(context) else { break };
+            let Poll::Ready((feed, outcome)) = pending.as_mut().poll(context) else { break };
             match outcome {
-                Ok(events) => {
-                    self.pending = Some(next(watch));
+                None => self.pending = None,
+                Some(Ok(events)) => {
+                    self.pending = Some(next(feed));
                     if self.is_over() {
                         return Poll::Ready(None);
                     }
@@ -224,7 +259,7 @@ impl Source for Stream {
                         return Poll::Ready(Some(frames));
                     }
                 }
-                Err(status) => {
+                Some(Err(status)) => {
                     self.pending = None;
                     let server = self.server.clone();
                     return Poll::Ready(Some(self.writer.error(&server.types.status, &status)));

@@ -191,7 +191,7 @@ async fn a_decision_costs_what_the_user_s_own_bindings_cost() {
 #[tokio::test(start_paused = true)]
 async fn every_kind_of_token_is_known_to_a_review() {
     let tokens = StaticTokens::parse("swordfish,jane,7,\"dev,ops\"").unwrap();
-    let authentication = Authentication { tokens, bootstrap_tokens: true };
+    let authentication = Authentication { tokens, bootstrap_tokens: true, ..Authentication::default() };
     let rig = Rig::with(Options { authentication, ..Options::default() }).await;
     rig.post("/api/v1/namespaces", r#"{"metadata":{"name":"kube-system"}}"#).await.expect(201);
     let secret = r#"{"metadata":{"name":"bootstrap-token-abcdef"},"type":"bootstrap.kubernetes.io/token","stringData":{

@@ -329,3 +329,23 @@ async fn many_clients_define_kinds_at_once() {
     let resources = rig.get("/apis/example.com/v1").await.expect(200).body["resources"].list().len();
     assert_eq!(resources, 50);
 }
+
+#[tokio::test]
+async fn what_a_new_rule_forbids_may_stay_as_it_is() {
+    let rig = Rig::new().await;
+    define(&rig, &definition(vec![version("v1", true, ANY)])).await;
+    let made = rig.post(FOOS, &foo("v1", "one", r#"{"n":1}"#)).await.expect(201).body;
+    let ruled =
+        r#"{"a":{"type":"string"},"n":{"type":"integer","x-kubernetes-validations":[{"rule":"self > 1"}]}}"#;
+    let mut stricter = rig.get(FOO).await.expect(200).body;
+    stricter.entry("spec").set("versions", vec![version("v1", true, ruled)]);
+    rig.put(FOO, &json::to_string(&stricter)).await.expect(200);
+
+    let words = "spec.n: Invalid value: 1: failed rule: self > 1";
+    let refused = rig.post(FOOS, &foo("v1", "two", r#"{"n":1}"#)).await.expect(422);
+    assert_eq!(refused.message(), format!("Foo.example.com \"two\" is invalid: {words}"));
+    let mut changed = made;
+    changed.entry("spec").set("a", "x");
+    let kept = rig.put(&format!("{FOOS}/one"), &json::to_string(&changed)).await.expect(200);
+    assert!(kept.warnings.iter().any(|warning| warning.contains(words)), "{:?}", kept.warnings);
+}

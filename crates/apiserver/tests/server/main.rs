@@ -1,6 +1,7 @@
 //! A server without a network, on virtual time: what one request alone does not show.
 
 mod network;
+mod own;
 mod peer;
 mod rig;
 

@@ -38,6 +38,11 @@ impl Random for Counter {
     }
 }
 
+/// An engine of its own, on time that tests move.
+pub fn registry(store: Store) -> Registry {
+    Registry::new(store, Arc::new(VirtualClock(Instant::now())), Arc::new(Counter(AtomicU64::new(1))))
+}
+
 /// A server with the namespace `default` and somebody who may do everything.
 #[derive(Clone)]
 pub struct Rig {
@@ -55,10 +60,7 @@ impl Rig {
     }
 
     pub async fn on(store: Store, options: Options) -> Rig {
-        let clock = Arc::new(VirtualClock(Instant::now()));
-        let random = Arc::new(Counter(AtomicU64::new(1)));
-        let registry = Registry::new(store, clock, random);
-        let rig = Rig { server: Server::new(registry, options) };
+        let rig = Rig { server: Server::new(registry(store), options) };
         rig.server.start().await;
         rig.post("/api/v1/namespaces", r#"{"metadata":{"name":"default"}}"#).await.expect(201);
         rig

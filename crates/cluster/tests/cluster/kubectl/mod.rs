@@ -6,6 +6,7 @@ mod create;
 mod legacy;
 mod look;
 mod operate;
+mod pizza;
 
 use std::path::PathBuf;
 use std::process::{Output, Stdio};

@@ -128,7 +128,7 @@ fn a_local_service_is_available_at_once() {
 }
 
 /// A definition with one version that has this schema.
-fn definition(schema: &str, more: &str) -> String {
+pub(super) fn definition(schema: &str, more: &str) -> String {
     format!(
         r#"{{"metadata":{{"name":"foos.example.com"}},"spec":{{"group":"example.com","scope":"Namespaced",
             "names":{{"plural":"foos","kind":"Foo"}},

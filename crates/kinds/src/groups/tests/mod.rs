@@ -5,6 +5,7 @@ mod extension;
 mod hardware;
 mod legacy;
 mod load;
+mod rules;
 mod traffic;
 
 use std::sync::LazyLock;

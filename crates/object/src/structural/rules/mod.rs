@@ -10,6 +10,8 @@ mod declare;
 mod examine;
 mod report;
 mod run;
+#[cfg(test)]
+mod tests;
 mod walk;
 
 pub use examine::{Verdict, examine};

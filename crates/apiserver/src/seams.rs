@@ -1,4 +1,5 @@
-//! Real time and real chance. The only place that reads the wall clock or asks for random bytes.
+//! Real time and real chance, for a [`Registry`](mizzen_registry::Registry). The only place that reads the wall clock
+//! or asks for random bytes.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

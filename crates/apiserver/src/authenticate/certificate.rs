@@ -1,12 +1,13 @@
 //! Who a client certificate belongs to: its common name is the user, its organisations are the groups, and an
 //! attribute of Kubernetes' own is the uid.
 
-use mizzen_apiserver::User;
-use mizzen_apiserver::authenticate::Peer;
 use mizzen_object::Str;
 use x509_parser::der_parser::oid::Oid;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::x509::X509Name;
+
+use super::Peer;
+use crate::identity::User;
 
 /// The attribute of a subject that holds the user's uid.
 pub const UID: &[u64] = &[1, 3, 6, 1, 4, 1, 57683, 2];
@@ -25,6 +26,14 @@ pub fn identify(certificate: &[u8], front_proxy: &str, allowed: &str) -> Peer {
         Some(issuer) if issuer == front_proxy => Peer::Impostor,
         _ => user(name, certificate.subject()).map_or(Peer::Impostor, Peer::User),
     }
+}
+
+/// The name and the user that a certificate shows, whoever has signed it.
+pub(crate) fn named(certificate: &[u8]) -> Option<(Str, User)> {
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    let subject = certificate.subject();
+    let name: Str = subject.iter_common_name().next()?.as_str().ok().filter(|name| !name.is_empty())?.into();
+    Some((name.clone(), user(name, subject)?))
 }
 
 fn user(name: Str, subject: &X509Name) -> Option<User> {

@@ -1,0 +1,65 @@
+//! Admission by the server's author: what is written may depend on what else is there.
+
+use mizzen_object::{Status, Value};
+use mizzen_registry::Future;
+
+use super::Asked;
+use crate::verbs::Call;
+
+/// Changes what is written, or refuses it. Each is asked about every write, so it looks first whether it is concerned.
+///
+/// ```
+/// use mizzen_apiserver::extend::{Admit, Asked};
+/// use mizzen_object::{Status, Value};
+/// use mizzen_registry::Future;
+///
+/// /// Everything belongs to somebody.
+/// struct Owned;
+///
+/// impl Admit for Owned {
+///     fn mutate<'a>(&'a self, asked: &'a Asked, object: &'a mut Value) -> Future<'a, Result<(), Status>> {
+///         Box::pin(async move {
+///             if asked.verb == "create" && asked.is("things") {
+///                 object.entry("spec").set("owner", &asked.user.name);
+///             }
+///             Ok(())
+///         })
+///     }
+/// }
+/// ```
+pub trait Admit: Send + Sync {
+    /// Changes an object before it is validated. It is in the version that the client speaks.
+    fn mutate<'a>(&'a self, _asked: &'a Asked<'a>, _object: &'a mut Value) -> Future<'a, Result<(), Status>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Refuses an object, or does not, when its kind has validated it. It is in the version in which it is stored;
+    /// none is a deletion.
+    fn validate<'a>(
+        &'a self,
+        _asked: &'a Asked<'a>,
+        _object: Option<&'a Value>,
+    ) -> Future<'a, Result<(), Status>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// Lets everybody change an object.
+pub(crate) async fn mutate(call: &Call<'_>, old: Option<&Value>, object: &mut Value) -> Result<(), Status> {
+    for admission in &call.server.extensions.admission {
+        admission.mutate(&Asked::new(call, old), object).await?;
+    }
+    Ok(())
+}
+
+/// Lets everybody refuse an object, or its deletion.
+pub(crate) async fn validate(
+    call: &Call<'_>,
+    old: Option<&Value>,
+    object: Option<&Value>,
+) -> Result<(), Status> {
+    for admission in &call.server.extensions.admission {
+        admission.validate(&Asked::new(call, old), object).await?;
+    }
+    Ok(())
+}

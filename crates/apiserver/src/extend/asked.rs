@@ -1,0 +1,73 @@
+//! What is asked, as those see it whom a server's author has put into it.
+
+use mizzen_object::{Kind, Status, Str, Value};
+
+use crate::identity::User;
+use crate::verbs::Call;
+use crate::{Server, request};
+
+/// A request about an object or a collection.
+pub struct Asked<'a> {
+    /// The server, to look for other objects: [`Server::read`].
+    pub server: Server,
+    /// Who asks.
+    pub user: &'a User,
+    /// What they ask for: `create`, `list`.
+    pub verb: &'static str,
+    /// The kind, in the version that they speak.
+    pub kind: &'a Kind,
+    /// Where; empty for everywhere and for what is in no namespace.
+    pub namespace: &'a str,
+    /// Which one; empty for a collection.
+    pub name: &'a str,
+    /// The part of the object, mostly empty.
+    pub subresource: &'a str,
+    /// The object as stored; none if there is none, or nobody has looked yet.
+    pub old: Option<&'a Value>,
+    /// Whether nothing must come of it.
+    pub dry_run: bool,
+}
+
+impl<'a> Asked<'a> {
+    pub(crate) fn new(call: &'a Call<'a>, old: Option<&'a Value>) -> Asked<'a> {
+        let Call { server, request, path, resource, .. } = *call;
+        Asked {
+            server: Server(server.clone()),
+            user: &request.user,
+            verb: request::verb(request, path),
+            kind: resource.kind(),
+            namespace: &path.namespace,
+            name: &path.name,
+            subresource: &path.subresource,
+            old,
+            dry_run: request.query.get("dryRun").is_some(),
+        }
+    }
+
+    /// Whether it is about this resource: `things`.
+    pub fn is(&self, plural: &str) -> bool {
+        self.kind.plural == plural && self.subresource.is_empty()
+    }
+
+    /// 404: there is no such object.
+    pub fn not_found(&self) -> Status {
+        Status::not_found(&self.kind.resource(), self.name)
+    }
+
+    /// 403: who may ask may not have this.
+    pub fn forbidden(&self, object: &Value, why: &str) -> Status {
+        Status::forbidden(&self.kind.resource(), object["metadata"]["name"].str(), why)
+    }
+
+    /// 405: it cannot do that.
+    pub(super) fn unsupported(&self) -> Status {
+        Status::method_not_allowed("the server does not allow this method on the requested resource")
+    }
+}
+
+/// A Status that was sent, as the refusal that it is.
+pub(crate) fn refusal(status: &Value) -> Status {
+    let code = u16::try_from(status["code"].int()).ok().filter(|code| *code > 0).unwrap_or(500);
+    let reason: Str = status["reason"].str().into();
+    Status { reason, ..Status::failure(code, "", status["message"].str()) }
+}

@@ -1,0 +1,172 @@
+//! Objects and parts of objects that the server's author answers for.
+
+use mizzen_object::{Action, Details, Kind, Status, Value, Violations, json, schema, yaml};
+use mizzen_registry::{Event, Gate as _, List, Object, Revision, Selection};
+use tokio::sync::mpsc;
+
+use super::create::wipe;
+use super::{Call, set_namespace, watch};
+use crate::answer::{self, Answer};
+use crate::extend::{Asked, Below, Own, Storage};
+use crate::intake::{self, BodyType};
+use crate::{admission, options};
+
+/// How many events of a storage may wait for a client.
+const WAITING: usize = 64;
+
+pub(super) async fn answer(call: &Call<'_>, own: &Own, verb: &str) -> Result<Answer, Status> {
+    match own {
+        Own::Below(below) => answer_below(call, &**below).await,
+        Own::Storage(storage) => answer_storage(call, &**storage, verb).await,
+    }
+}
+
+async fn answer_storage(call: &Call<'_>, storage: &dyn Storage, verb: &str) -> Result<Answer, Status> {
+    let asked = Asked::new(call, None);
+    match verb {
+        "get" => show(call, storage.get(&asked).await?, 200),
+        "list" => list(call, storage.list(&asked).await?),
+        "watch" => follow(call, storage.watch(&asked).await?),
+        "create" => {
+            let object = take(call, None).await?;
+            show(call, storage.create(&asked, object).await?, 201)
+        }
+        "update" => {
+            let old = storage.get(&asked).await?;
+            let object = take(call, Some(&old)).await?;
+            show(call, storage.update(&Asked::new(call, Some(&old)), object).await?, 200)
+        }
+        "delete" => {
+            let old = storage.get(&asked).await?;
+            admission::Checks::new(call).check(None, Some(&old)).await?;
+            Ok(gone(call, &storage.delete(&Asked::new(call, Some(&old))).await?))
+        }
+        _ => {
+            Err(Status::method_not_allowed("the server does not allow this method on the requested resource"))
+        }
+    }
+}
+
+/// The object that a client sent, admitted and validated.
+async fn take(call: &Call<'_>, old: Option<&Value>) -> Result<Value, Status> {
+    let Call { server, request, path, resource, .. } = call;
+    let name = if old.is_some() { "UpdateOptions" } else { "CreateOptions" };
+    let options = options::write_options(request, name)?;
+    let mut object = intake::object(&server.catalog, resource.kind(), request, options.strictness)?.value;
+    match old {
+        Some(_) => call.check_name(&mut object)?,
+        None => {
+            set_namespace(path, object.entry("metadata"))?;
+            wipe(object.entry("metadata"));
+        }
+    }
+    let mut claim = server.claims.claim();
+    admission::admit(admission::Write { call, old, claim: &mut claim }, &mut object).await?;
+    validate(call, &mut object, old)?;
+    admission::Checks::new(call).check(Some(&object), old).await?;
+    Ok(object)
+}
+
+fn validate(call: &Call, object: &mut Value, old: Option<&Value>) -> Result<(), Status> {
+    let (who, now) = (call.request.user.who(), call.server.registry.timestamp());
+    let context = who.context(if old.is_some() { Action::Update } else { Action::Create }, &now);
+    let (kind, mut violations) = (call.resource.kind(), Violations::default());
+    kind.hooks.prepare(object, old, &context);
+    kind.hooks.validate(object, old, &context, &mut violations);
+    if violations.is_empty() {
+        return Ok(());
+    }
+    Err(Status::invalid(&kind.gvk, object["metadata"]["name"].str(), &violations))
+}
+
+/// A value as an object of the kind.
+fn object(kind: &Kind, mut value: Value) -> Object {
+    value.set("kind", &kind.gvk.kind);
+    value.set("apiVersion", kind.gvk.api_version());
+    schema::canonical(&kind.root, &mut value);
+    Object::unstored(json::to_string(&value).into())
+}
+
+fn show(call: &Call, value: Value, code: u16) -> Result<Answer, Status> {
+    call.object(&object(call.resource.kind(), value), code)
+}
+
+fn list(call: &Call, values: Vec<Value>) -> Result<Answer, Status> {
+    call.check_include()?;
+    let kind = call.resource.kind();
+    let options = options::list_options(kind, &call.path.namespace, &call.request.query)?;
+    let chosen = values.into_iter().filter(|value| selects(&options.selection, value));
+    let items = chosen.map(|value| object(kind, value)).collect();
+    let list = List { items, version: Revision(0), token: String::new(), remaining: None };
+    let (include, now) = (call.request.query.text("includeObject"), call.server.registry.now());
+    Ok(answer::list(&call.server.types, call.resource, &list, call.accept, include, now))
+}
+
+fn selects(selection: &Selection, value: &Value) -> bool {
+    let metadata = &value["metadata"];
+    let here = selection.namespace.is_empty() || metadata["namespace"].str() == selection.namespace;
+    here && selection.labels.matches(|label| metadata["labels"][label].as_str())
+        && selection.fields.matches(|field| value.at(field).str())
+}
+
+/// Passes on the events that the client has asked for.
+fn follow(
+    call: &Call,
+    mut changes: mpsc::Receiver<(mizzen_registry::WatchChange, Value)>,
+) -> Result<Answer, Status> {
+    let kind = call.resource.kind().clone();
+    let selection = options::selection(&kind, &call.path.namespace, &call.path.name, &call.request.query)?;
+    let (sender, events) = mpsc::channel(WAITING);
+    tokio::spawn(async move {
+        while let Some((change, value)) = changes.recv().await {
+            let wanted = selects(&selection, &value);
+            if wanted && sender.send(Event::Object(change, object(&kind, value))).await.is_err() {
+                return;
+            }
+        }
+    });
+    watch::watch_own(call, events)
+}
+
+fn gone(call: &Call, object: &Value) -> Answer {
+    let kind = call.resource.kind();
+    let status = Status::success(Details {
+        name: call.path.name.clone(),
+        group: kind.gvk.group.clone(),
+        kind: kind.plural.clone(),
+        uid: object["metadata"]["uid"].str().into(),
+        causes: Vec::new(),
+    });
+    let types = &call.server.types;
+    answer::value(&answer::status_kind(), Some(&types.status), &status, call.accept.whole(), 200)
+}
+
+async fn answer_below(call: &Call<'_>, below: &dyn Below) -> Result<Answer, Status> {
+    let old = match call.server.extensions.storage(call) {
+        Some(storage) => storage.get(&Asked::new(call, None)).await?,
+        None => call.server.registry.read(call.resource, &call.key(), "").await?.value(),
+    };
+    let asked = Asked::new(call, Some(&old));
+    let mut value = below.answer(&asked, body(call)?).await?;
+    let kind = call.resource.kind();
+    let said = kind.subresource(&call.path.subresource).and_then(|subresource| subresource.kind.as_ref());
+    let gvk = said.unwrap_or(&kind.gvk);
+    value.set("kind", &gvk.kind);
+    value.set("apiVersion", gvk.api_version());
+    let code = if asked.verb == "create" { 201 } else { 200 };
+    Ok(answer::value(gvk, None, &value, call.accept.whole(), code))
+}
+
+fn body(call: &Call) -> Result<Value, Status> {
+    let body = &call.request.body;
+    if body.is_empty() {
+        return Ok(Value::Null);
+    }
+    match intake::body_type(call.request)? {
+        BodyType::Json => json::parse(body).map_err(|error| Status::bad_request(error.to_string())),
+        BodyType::Yaml => {
+            yaml::read(body).map(|read| read.value).map_err(|error| Status::bad_request(error.to_string()))
+        }
+        BodyType::Protobuf => Err(intake::unsupported("application/json, application/yaml")),
+    }
+}

@@ -1,0 +1,55 @@
+//! What there is and what it costs, worked out when somebody asks.
+
+use mizzen_apiserver::extend::{Asked, Below, Storage};
+use mizzen_object::{Hooks, Status, Value, value};
+use mizzen_registry::Future;
+
+use crate::{GROUP, toppings};
+
+/// The storage of menus: there is one, `today`, and it is never stored.
+pub struct Menu;
+
+impl Storage for Menu {
+    fn list<'a>(&'a self, asked: &'a Asked<'a>) -> Future<'a, Result<Vec<Value>, Status>> {
+        Box::pin(async move {
+            let toppings = asked.server.read(&format!("/apis/{GROUP}/v1alpha1/toppings")).await?;
+            let dish = |topping: &Value| {
+                value!({
+                    "topping": (topping["metadata"]["name"].clone()),
+                    "cost": (topping["spec"]["cost"].clone()),
+                })
+            };
+            let dishes: Vec<Value> = toppings["items"].list().iter().map(dish).collect();
+            Ok(vec![value!({ "metadata": { "name": "today" }, "dishes": dishes })])
+        })
+    }
+}
+
+/// The columns of a menu.
+pub struct Cells;
+
+impl Hooks for Cells {
+    fn cells(&self, menu: &Value, _: i64) -> Vec<Value> {
+        let names: Vec<&str> = menu["dishes"].list().iter().map(|dish| dish["topping"].str()).collect();
+        vec![names.join(", ").into()]
+    }
+}
+
+/// `pizzas/NAME/receipt`: what a pizza costs today.
+pub struct Receipt;
+
+impl Below for Receipt {
+    fn answer<'a>(&'a self, asked: &'a Asked<'a>, _: Value) -> Future<'a, Result<Value, Status>> {
+        Box::pin(async move {
+            let path = format!("/apis/{GROUP}/v1beta1/namespaces/{}/pizzas/{}", asked.namespace, asked.name);
+            let pizza = asked.server.read(&path).await?;
+            let mut total = 0.0;
+            for topping in pizza["spec"]["toppings"].list() {
+                let known = toppings::find(asked, topping["name"].str()).await?.unwrap_or_default();
+                total +=
+                    known["spec"]["cost"].as_f64().unwrap_or_default() * topping["quantity"].int() as f64;
+            }
+            Ok(value!({ "total": (Value::Number(total.to_string().into())) }))
+        })
+    }
+}

@@ -1,0 +1,50 @@
+//! Toppings have a price, and a pizza has only toppings that there are.
+
+use mizzen_apiserver::extend::{Admit, Asked};
+use mizzen_object::{Context, Hooks, Status, Value, Violations};
+use mizzen_registry::Future;
+
+use crate::GROUP;
+
+/// The rules of a topping.
+pub struct Rules;
+
+impl Hooks for Rules {
+    fn validate(&self, topping: &Value, _: Option<&Value>, _: &Context, violations: &mut Violations) {
+        let cost = &topping["spec"]["cost"];
+        if cost.as_f64().is_some_and(|cost| cost < 0.0) {
+            violations.invalid("spec.cost", cost.clone(), "must be greater than or equal to 0");
+        }
+    }
+}
+
+/// Refuses pizzas with unknown toppings.
+pub struct MustExist;
+
+impl Admit for MustExist {
+    fn validate<'a>(
+        &'a self,
+        asked: &'a Asked<'a>,
+        pizza: Option<&'a Value>,
+    ) -> Future<'a, Result<(), Status>> {
+        Box::pin(async move {
+            let Some(pizza) = pizza.filter(|_| asked.is("pizzas")) else { return Ok(()) };
+            for topping in pizza["spec"]["toppings"].list() {
+                let name = topping["name"].str();
+                if find(asked, name).await?.is_none() {
+                    return Err(asked.forbidden(pizza, &format!("unknown topping: {name}")));
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// The topping of this name.
+pub async fn find(asked: &Asked<'_>, name: &str) -> Result<Option<Value>, Status> {
+    match asked.server.read(&format!("/apis/{GROUP}/v1alpha1/toppings/{name}")).await {
+        Ok(topping) => Ok(Some(topping)),
+        Err(status) if status.code == 404 => Ok(None),
+        Err(status) => Err(status),
+    }
+}
