@@ -133,6 +133,12 @@ impl Server {
         definitions::start(&self.0).await;
     }
 
+    /// Says from now on in the status of policies what is strange about the types of their expressions. Elsewhere a
+    /// controller does this.
+    pub fn check_policies(&self) {
+        admission::follow_policies(&self.0);
+    }
+
     /// Answers one request of `user`.
     pub async fn call(
         &self,

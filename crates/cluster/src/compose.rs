@@ -84,17 +84,17 @@ pub enum ComposeError {
 }
 
 /// Serves until a signal says to stop. `plugins` are the admission plug-ins that are on unless the arguments say
-/// otherwise.
-pub fn serve(args: &ServerArgs, plugins: Plugins) -> Result<(), ComposeError> {
+/// otherwise; `alone` says that there is nothing but the API server.
+pub fn serve(args: &ServerArgs, plugins: Plugins, alone: bool) -> Result<(), ComposeError> {
     tracing_subscriber::fmt().with_writer(io::stderr).with_target(false).compact().init();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(STACK).build()?;
-    let outcome = runtime.block_on(run(args, plugins));
+    let outcome = runtime.block_on(run(args, plugins, alone));
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome
 }
 
-async fn run(args: &ServerArgs, plugins: Plugins) -> Result<(), ComposeError> {
+async fn run(args: &ServerArgs, plugins: Plugins, alone: bool) -> Result<(), ComposeError> {
     let started = Instant::now();
     let plugins = args.plugins(plugins)?;
     let admission = admission(args.admission_control_config_file.as_deref())?;
@@ -124,6 +124,9 @@ async fn run(args: &ServerArgs, plugins: Plugins) -> Result<(), ComposeError> {
     };
     let server = Server::new(registry.clone(), options);
     server.start().await;
+    if !alone {
+        server.check_policies();
+    }
     bootstrap(&server, address.port(), Trust { clients: &authority, front_proxies: &front_proxy })
         .await
         .map_err(ComposeError::Bootstrap)?;

@@ -13,7 +13,9 @@ mod table;
 
 pub use crate::core::service::allocate;
 pub use behaviour::Behaviour;
-pub use groups::{approval_condition, expression, requested_groups, structural_condition};
+pub use groups::{
+    Shapes, approval_condition, expression, expression_warnings, requested_groups, structural_condition,
+};
 pub use pod::subresource::validate_binding;
 pub use retired::was_served;
 pub use table::{row_conditions, row_rank, scale_cells, scale_columns};

@@ -73,7 +73,7 @@ fn schema() -> Value {
             "replicas": number(), "minReplicas": number(), "maxReplicas": number(),
             "paused": {"type": "boolean", "default": false},
             "strategy": {"type": "string", "enum": ["Rolling", "Recreate"], "default": "Rolling"},
-            "owner": text(), "region": text(),
+            "owner": text(), "region": text(), "zone": text(),
             "ports": {
                 "type": "array", "maxItems": 8,
                 "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
@@ -120,7 +120,7 @@ pub(super) fn widget(namespace: &str) -> Value {
         "spec": {
             "image": "registry.example/shop/web:v2.14.3",
             "replicas": 3, "minReplicas": 1, "maxReplicas": 10,
-            "owner": "team-shop", "region": "eu-north-1",
+            "owner": "team-shop", "region": "eu-north-1", "zone": "eu-north-1b",
             "ports": [
                 {"name": "http", "number": 8080, "protocol": "TCP"},
                 {"name": "grpc", "number": 9090, "protocol": "TCP"},

@@ -18,6 +18,6 @@ pub struct Apiserver {
 impl Apiserver {
     /// Serves until told to stop.
     pub fn run(self) -> Result<(), ComposeError> {
-        compose::serve(&self.server, Plugins::alone())
+        compose::serve(&self.server, Plugins::alone(), true)
     }
 }

@@ -24,6 +24,6 @@ impl Up {
     /// Serves until told to stop.
     pub fn run(self) -> Result<(), ComposeError> {
         // Until a loop makes service accounts, asking for them would refuse every pod.
-        compose::serve(&self.server, Plugins::alone())
+        compose::serve(&self.server, Plugins::alone(), false)
     }
 }

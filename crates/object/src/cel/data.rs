@@ -73,7 +73,10 @@ mod tests {
 
     #[test]
     fn plain_values_are_data() {
-        check("[dyn(1), dyn(2u), dyn(2.5), dyn(3.0), dyn('a'), dyn(true), dyn(null)]", Some("[1,2,2.5,3,\"a\",true,null]"));
+        check(
+            "[dyn(1), dyn(2u), dyn(2.5), dyn(3.0), dyn('a'), dyn(true), dyn(null)]",
+            Some("[1,2,2.5,3,\"a\",true,null]"),
+        );
         check("{'a': {'b': [1]}}", Some("{\"a\":{\"b\":[1]}}"));
         check("b'ab'", Some("\"YWI=\""));
         check("duration('90s')", Some("\"90s\""));

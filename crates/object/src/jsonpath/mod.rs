@@ -1,7 +1,7 @@
 //! kubectl's JSONPath: `{.spec.replicas}`, `{.items[?(@.kind=="Node")].metadata.name}`, `{range .items[*]}…{end}`.
 //!
 //! A [`Template`] is text with actions in braces. `parse` reads it, `walk` finds what its actions lead to, and
-//! [`print`] writes that down. Columns of tables are templates of one action.
+//! [`print()`] writes that down. Columns of tables are templates of one action.
 //!
 //! Kubernetes: the dialect is client-go's util/jsonpath; where that is odd (a quoted key is a path of its own, an
 //! index out of bounds is an error, a missing key is not) it is copied.

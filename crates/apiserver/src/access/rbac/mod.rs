@@ -1,6 +1,6 @@
 //! Roles and bindings: who may do what because a role says so.
 //!
-//! Roles are read from an [`Index`](index::Index) that follows the store, so a binding counts from the moment its
+//! Roles are read from an `Index` that follows the store, so a binding counts from the moment its
 //! write was acknowledged, and a decision costs what the user's own bindings cost, however many there are.
 
 mod binding;

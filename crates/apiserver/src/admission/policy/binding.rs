@@ -4,9 +4,9 @@ use mizzen_object::select::LabelSelector;
 use mizzen_object::{GroupVersionKind, Str, Value};
 use mizzen_registry::{Key, ListOptions, Resource, Selection};
 
-use super::policy::Policy;
+use super::spec::Policy;
 use crate::admission::webhook::Attributes;
-use crate::admission::webhook::matching::Matching;
+use crate::admission::webhook::matching::{Matching, Version};
 
 /// A policy's binding.
 #[derive(Debug)]
@@ -130,8 +130,21 @@ impl Reference {
     }
 }
 
+impl Policy {
+    /// The version in which the policy wants to see a request, if it does. The error says what is wrong with it.
+    pub fn version(&self, attributes: &Attributes) -> Result<Option<Version>, String> {
+        let version = self.matching.find(attributes).map_err(|status| status.message)?;
+        match &self.param_kind {
+            Some(kind) if version.is_some() && attributes.call.server.catalog.of_kind(kind).is_none() => {
+                Err(unknown(kind))
+            }
+            _ => Ok(version),
+        }
+    }
+}
+
 /// What is said of a kind that is not served.
-pub(super) fn unknown(kind: &GroupVersionKind) -> String {
+fn unknown(kind: &GroupVersionKind) -> String {
     let api_version = kind.api_version();
     // Kubernetes: the core group is nothing before a slash.
     let shown = if kind.group.is_empty() { format!("/{api_version}") } else { api_version.to_string() };

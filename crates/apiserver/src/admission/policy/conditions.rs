@@ -5,9 +5,9 @@ use std::sync::Arc;
 use mizzen_kinds::expression::{Compiler, Scope, Wanted};
 use mizzen_object::{Status, Value};
 
-use super::policy::{Expression, Variables};
 use super::questions::Questions;
 use super::scene::{CONDITIONS_BUDGET, Scene, Sight};
+use super::spec::{Expression, Variables};
 use crate::access;
 use crate::admission::webhook::Attributes;
 use crate::admission::webhook::matching::Version;

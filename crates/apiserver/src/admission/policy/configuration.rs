@@ -7,7 +7,7 @@ use mizzen_object::{Str, Value};
 use mizzen_registry::{ListOptions, Object, Registry, Resource, Revision};
 
 use super::binding::Binding;
-use super::policy::Policy;
+use super::spec::Policy;
 use crate::admission::webhook::matching::Index;
 use crate::catalog::Catalog;
 

@@ -1,10 +1,10 @@
 //! Which rules of the cluster's own have a say in a write? Those that policies and their bindings state.
 //!
-//! [`Policies`] keeps policies with their bindings as they are stored, compiled once (`configuration`, `policy`).
+//! [`Policies`] keeps policies with their bindings as they are stored, compiled once (`configuration`, `spec`).
 //! `binding` says whether one applies to a request and with which parameters. Expressions are evaluated over a
 //! [`Scene`](scene::Scene): what they see, lazily computed variables included; `questions` answers what they ask about
 //! permissions. `validate` turns verdicts into refusals and warnings, `mutate` changes objects by `patch`.
-//! Conditions of webhooks are expressions too ([`Conditions`]).
+//! Conditions of webhooks are expressions too ([`Conditions`]). `status` says what is strange about a policy's types.
 //!
 //! Invariant: no evaluation costs more than its budget, and none waits for anything.
 //! Invariant: no policy is shown to a policy, so that nobody can lock an administrator out.
@@ -14,14 +14,16 @@ mod conditions;
 mod configuration;
 mod mutate;
 mod patch;
-mod policy;
 mod questions;
 mod scene;
+mod spec;
+mod status;
 mod validate;
 
 pub(crate) use conditions::Conditions;
 pub(crate) use configuration::Policies;
 pub(crate) use mutate::Rounds;
+pub(crate) use status::follow;
 pub(crate) use validate::validate;
 
 use super::webhook::Attributes;

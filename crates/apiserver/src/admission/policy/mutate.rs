@@ -7,10 +7,10 @@ use mizzen_object::decode::decode;
 use mizzen_object::schema::Struct;
 use mizzen_object::{Cause, Status, Str, Value, json};
 
-use super::binding::{Binding, unknown};
+use super::binding::Binding;
 use super::configuration::Bound;
 use super::patch::mutated;
-use super::policy::{Mutation, Policy};
+use super::spec::Mutation;
 use super::validate::namespace;
 use super::{conditions, is_exempt};
 use crate::admission::forbidden_for;
@@ -168,7 +168,7 @@ async fn invocations(found: &[Arc<Bound>], attributes: &Attributes<'_>) -> (Vec<
             ),
             invalid: false,
         };
-        let version = match version_of(&bound.policy, attributes) {
+        let version = match bound.policy.version(attributes) {
             Ok(Some(version)) => version,
             Ok(None) => continue,
             Err(why) => {
@@ -189,15 +189,6 @@ async fn invocations(found: &[Arc<Bound>], attributes: &Attributes<'_>) -> (Vec<
         }
     }
     (invocations, problems)
-}
-
-fn version_of(policy: &Policy, attributes: &Attributes) -> Result<Option<Version>, String> {
-    let version = policy.matching.find(attributes).map_err(|status| status.message)?;
-    let catalog = &attributes.call.server.catalog;
-    match &policy.param_kind {
-        Some(kind) if version.is_some() && catalog.of_kind(kind).is_none() => Err(unknown(kind)),
-        _ => Ok(version),
-    }
 }
 
 /// 403: what went wrong, unless the policy does not mind. The first speaks for all.

@@ -5,8 +5,8 @@ use mizzen_object::patch::JsonPatch;
 use mizzen_object::schema::Struct;
 use mizzen_object::{Value, json, own, value};
 
-use super::policy::{Expression, Mutation, Policy};
 use super::scene::{BUDGET, Scene, Sight};
+use super::spec::{Expression, Mutation, Policy};
 
 /// The scene's object as it is after a mutation. The error is upstream's.
 pub(super) async fn mutated(

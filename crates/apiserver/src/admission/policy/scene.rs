@@ -9,8 +9,8 @@ use std::sync::{Arc, OnceLock};
 use mizzen_object::cel::{self, Activation, Budget, EvalError, Fields, Lazy, Map, Outcome, library};
 use mizzen_object::{Value, json};
 
-use super::policy::{Expression, Variables};
 use super::questions::Questions;
+use super::spec::{Expression, Variables};
 
 /// What one expression may cost.
 const CALL: u64 = 1_000_000;

@@ -1,12 +1,12 @@
 //! Validating policies: what must hold of a request, and what follows if it does not.
 
-use mizzen_object::{Cause, Status, Str};
+use mizzen_object::{Cause, Status, Str, Value, cel};
 use mizzen_registry::Key;
 
-use super::binding::{Action, Binding, unknown};
+use super::binding::{Action, Binding};
 use super::configuration::Bound;
-use super::policy::{Expression, Policy, Validation};
 use super::scene::{BUDGET, OutOfBudget, Scene, Sight};
+use super::spec::{Expression, Policy, Validation};
 use super::{conditions, is_exempt};
 use crate::admission::forbidden_for;
 use crate::admission::webhook::Attributes;
@@ -69,16 +69,14 @@ impl Opinion {
 impl Hearing<'_> {
     async fn hear(&mut self, bound: &Bound) -> Result<(), Status> {
         let (policy, attributes) = (&bound.policy, self.attributes);
-        let version = match policy.matching.find(attributes) {
+        let version = match policy.version(attributes) {
             Ok(Some(version)) => version,
             Ok(None) => return Ok(()),
-            Err(status) => return Ok(self.misconfigured(policy, None, &status.message)),
+            Err(why) => {
+                self.misconfigured(policy, None, &why);
+                return Ok(());
+            }
         };
-        if let Some(kind) = &policy.param_kind
-            && attributes.call.server.catalog.of_kind(kind).is_none()
-        {
-            return Ok(self.misconfigured(policy, None, &unknown(kind)));
-        }
         let mut scene = None;
         for binding in &bound.bindings {
             let params = match binding.params(policy, attributes).await {
@@ -158,10 +156,10 @@ fn refusal(
 }
 
 /// The namespace of a request as expressions see it; `null` if there is none.
-pub(super) fn namespace(attributes: &Attributes) -> Result<mizzen_object::Value, Status> {
+pub(super) fn namespace(attributes: &Attributes) -> Result<Value, Status> {
     let name = attributes.namespace();
     if name.is_empty() || attributes.is_namespace() {
-        return Ok(mizzen_object::Value::Null);
+        return Ok(Value::Null);
     }
     let server = attributes.call.server;
     let namespaces = server.catalog.get("", "v1", "namespaces").ok_or_else(Status::no_such_resource)?;
@@ -220,7 +218,7 @@ async fn messages(policy: &Policy, scene: &Scene, budget: u64) -> Result<Vec<Opt
     let computed = policy.validations.iter().map(|validation| validation.message_expression.as_ref());
     let expressions: Vec<&Expression> = computed.clone().flatten().collect();
     let sight = Sight { authorizer: false, ..Sight::ALL };
-    let text = |value: &mizzen_object::cel::Value| value.as_str().map(|text| text.trim().to_owned());
+    let text = |value: &cel::Value| value.as_str().map(|text| text.trim().to_owned());
     let (texts, _) = scene.evaluate(&policy.variables, &expressions, sight, budget, text).await?;
     let usable = |text: &String| !text.is_empty() && text.len() <= MAX_MESSAGE && !text.contains('\n');
     let mut texts = texts.into_iter().map(|text| text.ok().flatten().filter(usable));

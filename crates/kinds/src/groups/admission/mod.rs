@@ -1,14 +1,17 @@
 //! admissionregistration.k8s.io: who else has a say in what is stored?
 //!
 //! `expression` compiles the expressions of policies and webhooks, for these kinds' validation and for whoever
-//! evaluates them.
+//! evaluates them; `type_check` says what is strange about them.
 
 mod binding;
 mod check;
 pub mod expression;
 mod matching;
 mod policy;
+mod type_check;
 mod webhook;
+
+pub use type_check::{Shapes, expression_warnings};
 
 use mizzen_object::{Context, Value};
 

@@ -1,6 +1,7 @@
 //! Stories: somebody writes, somebody else applies, and what comes of it.
 
 mod apply;
+mod lay;
 mod property;
 mod update;
 

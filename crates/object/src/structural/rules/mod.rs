@@ -3,7 +3,7 @@
 //! [`Structural::validate_rules`] walks an object together with what it was (`walk`), runs the rules of each place
 //! (`run`) and says what does not hold (`report`). A place's rules are compiled when an object first comes by
 //! (`compile`): a cluster with thousands of definitions pays for those that are used. `declare` says how
-//! expressions see the data of a place, and [`examine`] tells the author of a definition what is wrong with rules.
+//! expressions see the data of a place, and [`examine()`] tells the author of a definition what is wrong with rules.
 
 mod compile;
 mod declare;
@@ -20,6 +20,7 @@ use std::sync::OnceLock;
 
 use super::correlate::Correlated;
 use super::{Structural, resolve};
+use crate::cel::Shape;
 use crate::value::{Str, Value};
 use crate::violation::{Path, Reason, Violations};
 use compile::Compiled;
@@ -88,6 +89,11 @@ impl Rule {
 const UNCHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
 
 impl Structural {
+    /// How expressions see objects; `name` is that of their type.
+    pub fn shape(&self, name: &str) -> Option<Shape> {
+        Declared::new(self.root(), true).shape(name)
+    }
+
     /// Whether the schema has expressions anywhere.
     pub fn has_rules(&self) -> bool {
         self.rules

@@ -1,0 +1,253 @@
+//! What is strange about a policy's expressions, given the types of the objects that it is about?
+//!
+//! Kubernetes: nobody is refused for it; a controller writes it into the policy's status
+//! (policy/validating/typechecking.go).
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use mizzen_object::cel::{Environment, Shape as DataShape, Type, escape};
+use mizzen_object::schema::{Shape, Struct, Type as FieldType};
+use mizzen_object::{GroupVersionKind, Str, Value, value};
+
+use super::expression::{Compiler, Scope, Wanted, typed_environment, with_authorizer};
+
+/// No more kinds of a rule are looked at.
+const MAX_KINDS: usize = 10;
+
+/// Finds the shapes of objects.
+pub trait Shapes {
+    /// The kind of a resource's objects.
+    fn kind(&self, group: &str, version: &str, resource: &str) -> Option<GroupVersionKind>;
+
+    /// The shape of a kind's objects.
+    fn shape(&self, kind: &GroupVersionKind) -> Option<Arc<Struct>>;
+}
+
+/// What the status of a ValidatingAdmissionPolicy says of its types: `typeChecking.expressionWarnings`.
+pub fn expression_warnings(policy: &Value, shapes: &dyn Shapes) -> Vec<Value> {
+    let (spec, mut warnings) = (&policy["spec"], Vec::new());
+    let checks: Vec<Check> =
+        kinds(spec, shapes).into_iter().filter_map(|kind| Check::new(spec, kind, shapes)).collect();
+    for (index, validation) in spec["validations"].list().iter().enumerate() {
+        for field in ["expression", "messageExpression"] {
+            let text = validation[field].str();
+            let problems: Vec<String> = checks.iter().filter_map(|check| check.problem(text)).collect();
+            if !text.is_empty() && !problems.is_empty() {
+                let place = format!("spec.validations[{index}].{field}");
+                warnings.push(value!({ "fieldRef": place, "warning": (problems.join("\n")) }));
+            }
+        }
+    }
+    warnings
+}
+
+/// The kinds that a policy's rules name one by one, in order.
+fn kinds(spec: &Value, shapes: &dyn Shapes) -> Vec<GroupVersionKind> {
+    let mut kinds = Vec::new();
+    for rule in spec["matchConstraints"]["resourceRules"].list() {
+        let found = kinds_of(rule, shapes);
+        let full = found.len() >= MAX_KINDS;
+        kinds.extend(found);
+        if full {
+            break;
+        }
+    }
+    kinds.sort_by(|one, other| {
+        (&one.group, &one.version, &one.kind).cmp(&(&other.group, &other.version, &other.kind))
+    });
+    kinds.dedup();
+    kinds
+}
+
+fn kinds_of(rule: &Value, shapes: &dyn Shapes) -> Vec<GroupVersionKind> {
+    let sorted = |field: &str| {
+        let mut texts: Vec<&str> = rule[field].list().iter().map(Value::str).collect();
+        texts.sort_unstable();
+        texts
+    };
+    let (groups, versions, mut resources) = (sorted("apiGroups"), sorted("apiVersions"), sorted("resources"));
+    // What a star stands for is not guessed.
+    if groups.iter().chain(&versions).any(|text| text.contains('*')) {
+        return Vec::new();
+    }
+    resources.retain(|resource| !resource.contains(['*', '/']));
+    let mut found = Vec::new();
+    for group in groups {
+        for version in &versions {
+            found.extend(resources.iter().filter_map(|resource| shapes.kind(group, version, resource)));
+        }
+    }
+    found.truncate(MAX_KINDS);
+    found
+}
+
+/// A policy's expressions are about objects of one kind.
+struct Check {
+    kind: GroupVersionKind,
+    compiler: Compiler,
+}
+
+impl Check {
+    fn new(spec: &Value, kind: GroupVersionKind, shapes: &dyn Shapes) -> Option<Check> {
+        let mut declared =
+            Declared { environment: typed_environment(Type::Dyn, None), known: HashSet::new() };
+        let object = declared.declare(&*shapes.shape(&kind)?);
+        let params = spec.get("paramKind").map(|named| {
+            let shape = shapes.shape(&kind_of(named));
+            shape.map_or(Type::Dyn, |shape| declared.declare(&shape))
+        });
+        let mut environment = with_authorizer(declared.environment)
+            .with_variable("object", object.clone())
+            .with_variable("oldObject", object);
+        if let Some(params) = params {
+            environment = environment.with_variable("params", params);
+        }
+        let mut compiler = Compiler::typed(environment);
+        for variable in spec["variables"].list() {
+            let _ = compiler.declare(variable["name"].str(), variable["expression"].str(), Scope::default());
+        }
+        Some(Check { kind, compiler })
+    }
+
+    fn problem(&self, text: &str) -> Option<String> {
+        let refusal = self.compiler.compile(text, Scope::default(), Wanted::Anything).err()?;
+        // What has the right types but cannot be computed is not looked for here.
+        let detail = refusal.detail.strip_prefix("compilation failed: ").filter(|_| !refusal.internal)?;
+        let GroupVersionKind { group, version, kind } = &self.kind;
+        Some(format!("{group}/{version}, Kind={kind}: {detail}\n"))
+    }
+}
+
+fn kind_of(named: &Value) -> GroupVersionKind {
+    let (group, version) =
+        named["apiVersion"].str().split_once('/').unwrap_or(("", named["apiVersion"].str()));
+    GroupVersionKind { group: group.into(), version: version.into(), kind: named["kind"].str().into() }
+}
+
+/// Declares types of objects, each once.
+struct Declared {
+    environment: Environment,
+    known: HashSet<Str>,
+}
+
+impl Declared {
+    fn declare(&mut self, ty: &Struct) -> Type {
+        let name = Str::from(format!("{}.{}", ty.home, ty.name));
+        if let Some(rest) = ty.rest() {
+            return rest.shape(&name).map_or(Type::Dyn, |shape| self.declare_shape(&shape));
+        }
+        if self.known.insert(name.clone()) {
+            let mut fields: Vec<(Str, Type)> = ty
+                .fields()
+                .iter()
+                .filter_map(|field| Some((escape(&field.name)?, self.field(&field.ty)?)))
+                .collect();
+            if ty.is_kind() {
+                fields.extend(["kind", "apiVersion"].map(|field| (Str::from(field), Type::String)));
+            }
+            self.environment = self.environment.clone().with_object(&name, fields);
+        }
+        Type::Object(name)
+    }
+
+    fn declare_shape(&mut self, shape: &DataShape) -> Type {
+        self.environment = self.environment.clone().with_shape(shape);
+        shape.static_type()
+    }
+
+    /// The type of a field; none if it cannot be seen. Kubernetes: what has several types and is not marked has none,
+    /// and neither have lists and maps of it (cel/common/schemas.go).
+    fn field(&mut self, ty: &FieldType) -> Option<Type> {
+        Some(match &ty.shape {
+            Shape::Bool => Type::Bool,
+            Shape::Int32 | Shape::Int64 => Type::Int,
+            Shape::Float => Type::Double,
+            Shape::String | Shape::Duration => Type::String,
+            Shape::Bytes => Type::Bytes,
+            Shape::Time | Shape::MicroTime => Type::Timestamp,
+            Shape::IntOrString => Type::Dyn,
+            Shape::Raw => {
+                self.environment = self.environment.clone().with_object(RAW, []);
+                Type::object(RAW)
+            }
+            Shape::Quantity | Shape::Json | Shape::Or(..) => return None,
+            Shape::List(item) => Type::list(self.field(item)?),
+            Shape::Map(item) => Type::map(Type::String, self.field(item)?),
+            Shape::Struct(inner) => self.declare(inner),
+        })
+    }
+}
+
+/// An object of which nothing is known.
+const RAW: &str = "RawExtension";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct BuiltIn(crate::Catalog);
+
+    impl Shapes for BuiltIn {
+        fn kind(&self, group: &str, version: &str, resource: &str) -> Option<GroupVersionKind> {
+            let fits = |kind: &&mizzen_object::Kind| {
+                kind.gvk.group == group && kind.gvk.version == version && kind.plural == resource
+            };
+            self.0.kinds.iter().find(fits).map(|kind| kind.gvk.clone())
+        }
+
+        fn shape(&self, gvk: &GroupVersionKind) -> Option<Arc<Struct>> {
+            self.0.kinds.iter().find(|kind| kind.gvk == *gvk).map(|kind| kind.root.clone())
+        }
+    }
+
+    #[track_caller]
+    fn check(spec: Value, expected: &[&str]) {
+        let mut policy = value!({ "spec": { "matchConstraints": { "resourceRules": [
+            { "apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["deployments", "deployments/scale"] },
+            { "apiGroups": [""], "apiVersions": ["*"], "operations": ["*"], "resources": ["pods"] }
+        ] } } });
+        spec.entries().for_each(|(field, value)| policy.entry("spec").set(field, value.clone()));
+        let warnings = expression_warnings(&policy, &BuiltIn(crate::catalog()));
+        let texts: Vec<&str> = warnings.iter().map(|warning| warning["warning"].str()).collect();
+        assert_eq!(texts, expected);
+    }
+
+    #[test]
+    fn fields_that_a_kind_does_not_have_are_told() {
+        check(
+            value!({ "validations": [{ "expression": "object.spec.replicas <= 5 && object.metadata.labels['a'] == 'b'" }] }),
+            &[],
+        );
+        check(
+            value!({ "validations": [{ "expression": "object.spec.replicsa <= 5" }] }),
+            &[
+                "apps/v1, Kind=Deployment: ERROR: <input>:1:12: undefined field 'replicsa'\n | object.spec.replicsa <= 5\n | ...........^\n",
+            ],
+        );
+    }
+
+    #[test]
+    fn types_that_do_not_fit_are_told() {
+        let said = "apps/v1, Kind=Deployment: ERROR: <input>:1:22: found no matching overload for '_==_' applied to '(int, string)'\n \
+                    | object.spec.replicas == 'a'\n | .....................^\n";
+        check(value!({ "validations": [{ "expression": "object.spec.replicas == 'a'" }] }), &[said]);
+    }
+
+    #[test]
+    fn variables_and_parameters_have_types_too() {
+        let spec = value!({
+            "paramKind": { "apiVersion": "v1", "kind": "ConfigMap" },
+            "variables": [{ "name": "n", "expression": "object.spec.replicas" }],
+            "validations": [{ "expression": "variables.n < 5 && params.data['x'] == 'y'", "messageExpression": "params.nope" }]
+        });
+        let said = "apps/v1, Kind=Deployment: ERROR: <input>:1:7: undefined field 'nope'\n | params.nope\n | ......^\n";
+        check(spec, &[said]);
+    }
+
+    #[test]
+    fn what_a_star_stands_for_is_not_guessed() {
+        let rules = value!({ "resourceRules": [{ "apiGroups": ["*"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["pods"] }] });
+        check(value!({ "matchConstraints": (rules), "validations": [{ "expression": "object.nope" }] }), &[]);
+    }
+}

@@ -1,0 +1,44 @@
+//! Laying a part over an object.
+
+use super::schema;
+use crate::json;
+use crate::own::lay;
+
+#[track_caller]
+fn check(object: &str, part: &str, expected: Result<&str, &str>) {
+    let mut object = json::parse(object.as_bytes()).unwrap();
+    let outcome = lay(schema(), &mut object, json::parse(part.as_bytes()).unwrap());
+    let outcome = outcome.map(|()| json::to_string(&object)).map_err(|error| error.to_string());
+    assert_eq!(outcome.as_deref().map_err(String::as_str), expected);
+}
+
+#[test]
+fn what_the_part_does_not_name_stays() {
+    check(
+        r#"{"spec":{"replicas":1,"data":{"a":"1"},"items":[{"name":"x","image":"i"},{"name":"y"}]}}"#,
+        r#"{"spec":{"data":{"b":"2"},"items":[{"name":"x","tags":["t"]},{"name":"z"}]}}"#,
+        Ok(
+            r#"{"spec":{"replicas":1,"data":{"a":"1","b":"2"},"items":[{"name":"x","image":"i","tags":["t"]},{"name":"y"},{"name":"z"}]}}"#,
+        ),
+    );
+}
+
+#[test]
+fn what_has_one_owner_is_not_replaced_by_a_part() {
+    check(
+        "{}",
+        r#"{"spec":{"args":["a"],"selector":{"a":"b"},"items":[{"name":"x"}]}}"#,
+        Err(
+            "invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: .spec.args, .spec.selector",
+        ),
+    );
+}
+
+#[test]
+fn a_part_has_the_shape_of_its_kind() {
+    check(
+        "{}",
+        r#"{"spec":{"nope":1}}"#,
+        Err("failed to convert patch object to typed object: .spec.nope: field not declared in schema"),
+    );
+}

@@ -1,0 +1,59 @@
+//! Informers and queues beside `kube-runtime`'s reflector and store, on the same data in one run. Claims: at most half
+//! the memory, synced in at most half the time, 50,000 updates a second into handlers, a look-up by index within 1 µs
+//! while writes go on, 1,000,000 keys a second through a queue by 4 tasks.
+//!
+//! `cargo bench -p mizzen-sdk`. Each side runs in a process of its own, so that neither lives in what the other left.
+
+mod feed;
+mod index;
+mod queue;
+mod sides;
+
+use std::process::{Command, Stdio};
+
+/// What a side found out: names and numbers.
+type Figures = Vec<(String, f64)>;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    let side = arguments.iter().find_map(|argument| argument.strip_prefix("--side="));
+    match side {
+        Some("sdk") => print(sides::measure_sdk()),
+        Some("kube") => print(sides::measure_kube()),
+        Some("index") => print(index::measure()),
+        Some("queue") => print(queue::measure()),
+        // Whoever runs all targets as tests runs this, too, and wants no figures.
+        _ if arguments.iter().any(|argument| argument == "--bench") => report(),
+        _ => {}
+    }
+}
+
+fn print(figures: Figures) {
+    for (name, figure) in figures {
+        println!("{name} {figure}");
+    }
+}
+
+/// Runs one side in a process of its own.
+fn run(side: &str) -> Figures {
+    let program = std::env::current_exe().expect("we know who we are");
+    let output = Command::new(program).arg(format!("--side={side}")).stderr(Stdio::inherit()).output();
+    let output = output.expect("we can be run");
+    assert!(output.status.success(), "{side} failed");
+    let figure = |line: &str| {
+        let (name, figure) = line.rsplit_once(' ')?;
+        Some((name.to_string(), figure.parse().ok()?))
+    };
+    String::from_utf8_lossy(&output.stdout).lines().filter_map(figure).collect()
+}
+
+fn report() {
+    let (sdk, kube) = (run("sdk"), run("kube"));
+    println!("{:<44}{:>12}{:>14}{:>9}", "100,000 pods", "mizzen-sdk", "kube-runtime", "ratio");
+    for ((name, ours), (_, theirs)) in sdk.iter().zip(&kube) {
+        println!("{name:<44}{ours:>12.0}{theirs:>14.0}{:>9.2}", ours / theirs);
+    }
+    for (name, figure) in run("index").into_iter().chain(run("queue")) {
+        println!("{name:<44}{figure:>12.0}");
+    }
+}

@@ -1,0 +1,80 @@
+//! What does one field of a text say? What is before it is passed over, what is behind it is not looked at: of a large
+//! object mostly its metadata is asked for, and that comes first.
+
+use std::fmt;
+
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+
+/// The value at a path; none if there is no such field.
+pub(super) fn read<T: DeserializeOwned>(
+    text: &[u8],
+    path: &[impl AsRef<str>],
+) -> Result<Option<T>, serde_json::Error> {
+    let path: Vec<&str> = path.iter().map(AsRef::as_ref).collect();
+    let mut found = None;
+    let seek = Seek { path: &path, found: &mut found };
+    let outcome = seek.deserialize(&mut serde_json::Deserializer::from_slice(text));
+    // Whoever has found it stops by an error.
+    if found.is_none() { outcome.map(|()| None) } else { Ok(found) }
+}
+
+/// Follows a path, field by field.
+struct Seek<'a, T> {
+    path: &'a [&'a str],
+    found: &'a mut Option<T>,
+}
+
+impl<'de, T: DeserializeOwned> DeserializeSeed<'de> for Seek<'_, T> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        if !self.path.is_empty() {
+            return deserializer.deserialize_map(self);
+        }
+        *self.found = Some(T::deserialize(deserializer)?);
+        Ok(())
+    }
+}
+
+impl<'de, T: DeserializeOwned> Visitor<'de> for Seek<'_, T> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Some((name, path)) = self.path.split_first() else { return Ok(()) };
+        while let Some(is_it) = map.next_key_seed(Is(name))? {
+            if is_it {
+                map.next_value_seed(Seek { path, found: self.found })?;
+                return Err(A::Error::custom("found"));
+            }
+            map.next_value::<IgnoredAny>()?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a field has a name.
+struct Is<'a>(&'a str);
+
+impl<'de> DeserializeSeed<'de> for Is<'_> {
+    type Value = bool;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<bool, D::Error> {
+        deserializer.deserialize_identifier(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Is<'_> {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<bool, E> {
+        Ok(name == self.0)
+    }
+}

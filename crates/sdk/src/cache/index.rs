@@ -1,0 +1,128 @@
+//! Under which values is an object to be found?
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use imbl::shared_ptr::DefaultSharedPtr;
+use imbl::{GenericHashMap, OrdSet};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::entry::Entry;
+use super::field;
+use crate::key::Key;
+
+/// The values under which an index has an object.
+pub type IndexFunction<K> = Arc<dyn Fn(&Entry<K>) -> Vec<String> + Send + Sync>;
+
+type Hasher = foldhash::fast::RandomState;
+
+/// A map of which a copy costs nothing.
+pub(super) type Shared<A, B> = GenericHashMap<A, B, Hasher, DefaultSharedPtr>;
+
+/// One index: where objects with a value are.
+pub(super) struct Index<K> {
+    pub function: IndexFunction<K>,
+    values: Shared<String, OrdSet<Key>>,
+}
+
+impl<K> Clone for Index<K> {
+    fn clone(&self) -> Index<K> {
+        Index { function: self.function.clone(), values: self.values.clone() }
+    }
+}
+
+impl<K> Index<K> {
+    pub fn new(function: IndexFunction<K>) -> Index<K> {
+        Index { function, values: Shared::default() }
+    }
+
+    /// Follows a change of one object.
+    pub fn change(&mut self, old: Option<&Entry<K>>, new: Option<&Entry<K>>) {
+        let values = |entry: Option<&Entry<K>>| entry.map(|entry| (self.function)(entry)).unwrap_or_default();
+        let (before, after) = (values(old), values(new));
+        let Some(key) = old.or(new).map(Entry::key) else { return };
+        for value in before.iter().filter(|value| !after.contains(value)) {
+            self.remove(value, key);
+        }
+        for value in after.into_iter().filter(|value| !before.contains(value)) {
+            self.values.entry(value).or_default().insert(key.clone());
+        }
+    }
+
+    fn remove(&mut self, value: &String, key: &Key) {
+        let Some(keys) = self.values.get_mut(value) else { return };
+        keys.remove(key);
+        if keys.is_empty() {
+            self.values.remove(value);
+        }
+    }
+
+    /// The objects with this value.
+    pub fn get(&self, value: &str) -> Option<&OrdSet<Key>> {
+        self.values.get(value)
+    }
+
+    /// Every value that an object has.
+    pub fn values(&self) -> impl Iterator<Item = &str> {
+        self.values.keys().map(String::as_str)
+    }
+}
+
+/// All indexes by their names.
+pub(super) type Indexes<K> = HashMap<String, Index<K>, Hasher>;
+
+/// Finds objects by their namespace.
+pub fn by_namespace<K>() -> IndexFunction<K> {
+    Arc::new(|entry| vec![entry.key().namespace().into()])
+}
+
+/// Finds objects by the uid of the object that controls them.
+pub fn by_owner<K: 'static>() -> IndexFunction<K> {
+    Arc::new(|entry| {
+        let owners = metadata::<Owned>(entry).owner_references.into_iter();
+        owners.filter(|owner| owner.controller).map(|owner| owner.uid).collect()
+    })
+}
+
+/// Finds objects by the value of a label.
+pub fn by_label<K: 'static>(label: impl Into<String>) -> IndexFunction<K> {
+    let label = label.into();
+    Arc::new(move |entry| metadata::<Labelled>(entry).labels.remove(&label).into_iter().collect())
+}
+
+/// Finds objects by the value of a field, such as `spec.nodeName`. Numbers and truth values are found by their text,
+/// objects without the field not at all. Nothing but the field is read.
+pub fn by_field<K: 'static>(path: &str) -> IndexFunction<K> {
+    let path: Vec<String> = path.split('.').map(String::from).collect();
+    Arc::new(move |entry| match field::read(entry.text(), &path) {
+        Ok(Some(Value::String(text))) => vec![text],
+        Ok(Some(value @ (Value::Number(_) | Value::Bool(_)))) => vec![value.to_string()],
+        _ => Vec::new(),
+    })
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Owned {
+    owner_references: Vec<Owner>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Owner {
+    uid: String,
+    controller: bool,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Labelled {
+    labels: HashMap<String, String>,
+}
+
+/// What is wanted of an object's metadata, without the rest of it.
+fn metadata<M: DeserializeOwned + Default>(entry: &Entry<impl Sized>) -> M {
+    field::read(entry.text(), &["metadata"]).ok().flatten().unwrap_or_default()
+}

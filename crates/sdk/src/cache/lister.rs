@@ -1,0 +1,82 @@
+//! Reading a cache as one would read the API.
+
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+
+use super::entry::{DecodeError, Entry, Version};
+use super::store::Store;
+use crate::key::Key;
+
+/// Reads objects from a cache. Cheap to clone.
+pub struct Lister<K> {
+    store: Store<K>,
+    namespace: Option<String>,
+}
+
+impl<K> Clone for Lister<K> {
+    fn clone(&self) -> Lister<K> {
+        Lister { store: self.store.clone(), namespace: self.namespace.clone() }
+    }
+}
+
+/// The index by which namespaced listers find their objects.
+pub(crate) const NAMESPACE: &str = "namespace";
+
+impl<K: DeserializeOwned> Lister<K> {
+    /// Reads all of `store`.
+    pub fn new(store: Store<K>) -> Lister<K> {
+        Lister { store, namespace: None }
+    }
+
+    /// Reads one namespace.
+    pub fn namespaced(&self, namespace: impl Into<String>) -> Lister<K> {
+        Lister { store: self.store.clone(), namespace: Some(namespace.into()) }
+    }
+
+    /// The object of this name in the lister's namespace.
+    pub fn get(&self, name: &str) -> Result<Option<Arc<K>>, DecodeError> {
+        self.by_key(&Key::new(self.namespace.as_deref().unwrap_or_default(), name))
+    }
+
+    /// The object with this key, in whatever namespace.
+    pub fn by_key(&self, key: &Key) -> Result<Option<Arc<K>>, DecodeError> {
+        self.store.get(key).map(|entry| entry.object()).transpose()
+    }
+
+    /// Every object.
+    pub fn list(&self) -> Result<Vec<Arc<K>>, DecodeError> {
+        self.list_where(|_| true)
+    }
+
+    /// Every object that `wanted` wants; only those are read.
+    pub fn list_where(&self, wanted: impl Fn(&Entry<K>) -> bool) -> Result<Vec<Arc<K>>, DecodeError> {
+        let snapshot = self.store.snapshot();
+        let object = |entry: &Entry<K>| entry.object();
+        match self.namespace.as_deref() {
+            None => snapshot.iter().filter(|entry| wanted(entry)).map(object).collect(),
+            Some(namespace) => match snapshot.by_index(NAMESPACE, namespace) {
+                Some(found) => found.filter(|entry| wanted(entry)).map(object).collect(),
+                None => {
+                    let there = |entry: &&Entry<K>| entry.key().namespace() == namespace;
+                    snapshot.iter().filter(there).filter(|entry| wanted(entry)).map(object).collect()
+                }
+            },
+        }
+    }
+
+    /// The objects that an index has under `value`. None if there is no such index.
+    pub fn by_index(&self, index: &str, value: &str) -> Option<Result<Vec<Arc<K>>, DecodeError>> {
+        Some(self.store.by_index(index, value)?.iter().map(Entry::object).collect())
+    }
+
+    /// Waits until the cache has seen a write.
+    pub async fn wait_for(&self, version: Version) {
+        self.store.wait_for(version).await;
+    }
+
+    /// The store that is read.
+    pub fn store(&self) -> &Store<K> {
+        &self.store
+    }
+}

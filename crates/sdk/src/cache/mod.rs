@@ -1,0 +1,37 @@
+//! What is known of the objects of a kind: a cache that many read while one writes.
+//!
+//! Objects are kept as the server sent them and read when somebody looks: an object as Rust's types has
+//! it is several times larger than its text, and most objects of a large cluster are looked at seldom.
+//! Whoever looks gets an `Arc`; nobody can change what the cache has.
+//!
+//! ```
+//! use k8s_openapi::api::core::v1::Pod;
+//! use mizzen_sdk::Key;
+//! use mizzen_sdk::cache::{Entry, Lister, Store, by_field};
+//!
+//! let store: Store<Pod> = Store::new();
+//! store.add_index("node", by_field("spec.nodeName"));
+//! let text = r#"{"metadata": {"namespace": "default", "name": "web"}, "spec": {"nodeName": "n1", "containers": []}}"#;
+//! store.insert(Entry::new(text.as_bytes())?);
+//!
+//! let before = store.snapshot();
+//! let pods = Lister::new(store.clone()).by_index("node", "n1").expect("there is such an index")?;
+//! assert_eq!(pods[0].metadata.name.as_deref(), Some("web"));
+//! store.remove(&Key::new("default", "web"));
+//! assert_eq!((before.iter().count(), store.len()), (1, 0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Invariant: a reader sees objects and indexes of one moment.
+
+mod entry;
+mod field;
+mod index;
+mod lister;
+mod store;
+
+pub use entry::{DecodeError, Entry, Version};
+pub use index::{IndexFunction, by_field, by_label, by_namespace, by_owner};
+pub use lister::Lister;
+pub(crate) use lister::NAMESPACE;
+pub use store::{Snapshot, Store};

@@ -1,0 +1,180 @@
+//! The objects of a kind, and how they are found.
+
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use tokio::sync::watch;
+
+use super::entry::{Entry, Version};
+use super::index::{Index, IndexFunction, Indexes, Shared};
+use crate::key::Key;
+
+/// The objects of a kind. Clones are the same store.
+pub struct Store<K>(Arc<Inner<K>>);
+
+struct Inner<K> {
+    state: RwLock<Snapshot<K>>,
+    /// Up to when the store knows what happened.
+    version: watch::Sender<Version>,
+}
+
+/// A store as it was at one moment; it costs nothing to take one.
+pub struct Snapshot<K> {
+    entries: Shared<Key, Entry<K>>,
+    indexes: Indexes<K>,
+}
+
+impl<K> Clone for Store<K> {
+    fn clone(&self) -> Store<K> {
+        Store(self.0.clone())
+    }
+}
+
+impl<K> Clone for Snapshot<K> {
+    fn clone(&self) -> Snapshot<K> {
+        Snapshot { entries: self.entries.clone(), indexes: self.indexes.clone() }
+    }
+}
+
+impl<K> Default for Store<K> {
+    fn default() -> Store<K> {
+        let state = Snapshot { entries: Shared::default(), indexes: Indexes::default() };
+        Store(Arc::new(Inner { state: RwLock::new(state), version: watch::Sender::new(Version::default()) }))
+    }
+}
+
+impl<K> Store<K> {
+    /// An empty store.
+    pub fn new() -> Store<K> {
+        Store::default()
+    }
+
+    /// Adds an index. What is there already is found by it, too. A second index of the same name replaces the
+    /// first.
+    pub fn add_index(&self, name: impl Into<String>, function: IndexFunction<K>) {
+        let mut state = self.write();
+        let mut index = Index::new(function);
+        for entry in state.entries.values() {
+            index.change(None, Some(entry));
+        }
+        state.indexes.insert(name.into(), index);
+    }
+
+    /// Puts an object in; returns what was there.
+    pub fn insert(&self, entry: Entry<K>) -> Option<Entry<K>> {
+        self.write().insert(entry)
+    }
+
+    /// Takes an object away.
+    pub fn remove(&self, key: &Key) -> Option<Entry<K>> {
+        self.write().remove(key)
+    }
+
+    /// Replaces everything at once.
+    pub fn replace(&self, entries: Vec<Entry<K>>, version: Version) {
+        let mut state = self.write();
+        state.entries = Shared::default();
+        let indexes = state.indexes.iter();
+        state.indexes =
+            indexes.map(|(name, index)| (name.clone(), Index::new(index.function.clone()))).collect();
+        for entry in entries {
+            state.insert(entry);
+        }
+        drop(state);
+        self.advance(version);
+    }
+
+    /// Says that everything up to `version` is in the store.
+    pub fn advance(&self, version: Version) {
+        self.0.version.send_if_modified(|known| {
+            let newer = version > *known;
+            *known = version.max(*known);
+            newer
+        });
+    }
+
+    /// Up to when the store knows what happened.
+    pub fn version(&self) -> Version {
+        *self.0.version.borrow()
+    }
+
+    /// Waits until the store has seen a write. Whoever wrote something and then waits for its version reads his
+    /// own write.
+    pub async fn wait_for(&self, version: Version) {
+        let mut known = self.0.version.subscribe();
+        // The sender lives as long as the store, so that this cannot fail.
+        let _ = known.wait_for(|known| *known >= version).await;
+    }
+
+    /// One object.
+    pub fn get(&self, key: &Key) -> Option<Entry<K>> {
+        self.read().get(key).cloned()
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.read().entries.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Every object, in no particular order.
+    pub fn list(&self) -> Vec<Entry<K>> {
+        self.read().iter().cloned().collect()
+    }
+
+    /// The objects that an index has under `value`, by key. None if there is no such index.
+    pub fn by_index(&self, index: &str, value: &str) -> Option<Vec<Entry<K>>> {
+        Some(self.read().by_index(index, value)?.cloned().collect())
+    }
+
+    /// Everything as it is now.
+    pub fn snapshot(&self) -> Snapshot<K> {
+        self.read().clone()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Snapshot<K>> {
+        self.0.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Snapshot<K>> {
+        self.0.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K> Snapshot<K> {
+    fn insert(&mut self, entry: Entry<K>) -> Option<Entry<K>> {
+        let old = self.entries.insert(entry.key().clone(), entry.clone());
+        self.indexes.values_mut().for_each(|index| index.change(old.as_ref(), Some(&entry)));
+        old
+    }
+
+    fn remove(&mut self, key: &Key) -> Option<Entry<K>> {
+        let old = self.entries.remove(key)?;
+        self.indexes.values_mut().for_each(|index| index.change(Some(&old), None));
+        Some(old)
+    }
+
+    /// One object.
+    pub fn get(&self, key: &Key) -> Option<&Entry<K>> {
+        self.entries.get(key)
+    }
+
+    /// Every object, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = &Entry<K>> {
+        self.entries.values()
+    }
+
+    /// The objects that an index has under `value`, by key. None if there is no such index.
+    pub fn by_index(&self, index: &str, value: &str) -> Option<impl Iterator<Item = &Entry<K>>> {
+        let keys = self.indexes.get(index)?.get(value);
+        Some(keys.into_iter().flatten().filter_map(|key| self.entries.get(key)))
+    }
+
+    /// Every value of an index. None if there is no such index.
+    pub fn index_values(&self, index: &str) -> Option<impl Iterator<Item = &str>> {
+        Some(self.indexes.get(index)?.values())
+    }
+}

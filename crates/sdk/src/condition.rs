@@ -1,0 +1,65 @@
+//! What does an object's status say of it? A list of conditions, one per type.
+//!
+//! ```
+//! use mizzen_sdk::{condition, seam};
+//!
+//! let now = seam::wall_clock();
+//! let mut conditions = Vec::new();
+//! assert!(condition::set(&mut conditions, condition::new("Ready", true, "AllUp", "3 of 3 are up", now())));
+//! assert!(condition::is_true(&conditions, "Ready"));
+//! ```
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
+
+/// The condition of a type.
+pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|condition| condition.type_ == type_)
+}
+
+/// Whether a condition is true.
+pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
+    has_status(conditions, type_, "True")
+}
+
+/// Whether a condition is false; one that is not there is not.
+pub fn is_false(conditions: &[Condition], type_: &str) -> bool {
+    has_status(conditions, type_, "False")
+}
+
+fn has_status(conditions: &[Condition], type_: &str, status: &str) -> bool {
+    find(conditions, type_).is_some_and(|condition| condition.status == status)
+}
+
+/// A condition that begins now.
+pub fn new(type_: &str, status: bool, reason: &str, message: impl Into<String>, now: Timestamp) -> Condition {
+    Condition {
+        type_: type_.into(),
+        status: if status { "True" } else { "False" }.into(),
+        reason: reason.into(),
+        message: message.into(),
+        last_transition_time: Time(now),
+        observed_generation: None,
+    }
+}
+
+/// Sets a condition; whether anything changed. Its time stays unless its status changes.
+pub fn set(conditions: &mut Vec<Condition>, mut condition: Condition) -> bool {
+    let Some(known) = conditions.iter_mut().find(|known| known.type_ == condition.type_) else {
+        conditions.push(condition);
+        return true;
+    };
+    if known.status == condition.status {
+        condition.last_transition_time = known.last_transition_time.clone();
+    }
+    let changed = *known != condition;
+    *known = condition;
+    changed
+}
+
+/// Removes a condition; whether it was there.
+pub fn remove(conditions: &mut Vec<Condition>, type_: &str) -> bool {
+    let before = conditions.len();
+    conditions.retain(|condition| condition.type_ != type_);
+    conditions.len() != before
+}

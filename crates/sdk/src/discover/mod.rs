@@ -1,0 +1,43 @@
+//! Which kinds does a server have, and what are they called?
+//!
+//! ```no_run
+//! # async fn example(client: kube::Client) -> Result<(), Box<dyn std::error::Error>> {
+//! use kube::api::DynamicObject;
+//! use mizzen_sdk::Key;
+//! use mizzen_sdk::discover::{Mapper, ScaleClient};
+//! use mizzen_sdk::informer::Factory;
+//!
+//! let mapper = Mapper::new(client.clone());
+//! let deployments = mapper.find("deploy").await?;
+//! let informer = Factory::new(client.clone()).informer_of::<DynamicObject>(&deployments.resource, |_| {});
+//! ScaleClient::new(client, mapper).set("deploy", &Key::new("default", "web"), 3).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Objects whose type is not known are read and written by path, and those of a [`Scheme`] by what they say they are:
+//!
+//! ```
+//! use k8s_openapi::api::core::v1::Pod;
+//! use mizzen_sdk::discover::{self, Scheme};
+//! use serde_json::json;
+//!
+//! let mut object = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": []}});
+//! discover::set(&mut object, &["metadata", "name"], json!("web"))?;
+//! assert_eq!(discover::get_str(&object, &["metadata", "name"])?, Some("web"));
+//!
+//! let mut scheme = Scheme::new();
+//! scheme.register::<Pod>();
+//! assert!(scheme.read(object.to_string().as_bytes())?.is::<Pod>());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod mapper;
+mod scale;
+mod scheme;
+mod unstructured;
+
+pub use mapper::{MapError, Mapper, Mapping};
+pub use scale::{ScaleClient, ScaleError};
+pub use scheme::{Scheme, SchemeError};
+pub use unstructured::{FieldError, get, get_list, get_str, remove, set};

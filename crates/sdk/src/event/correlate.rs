@@ -1,0 +1,205 @@
+//! Which events are worth telling, and which are another of the same?
+//!
+//! Three steps, as client-go takes them: what is said too often about one object by one source is left out; many
+//! events that differ only in their message become one; the same again is counted.
+
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+
+use foldhash::quality::FixedState;
+use k8s_openapi::jiff::Timestamp;
+
+use super::Occurrence;
+
+/// How much is told.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// How many events about one object a source may send at once.
+    pub burst: u32,
+    /// How many seconds it then waits for each further one.
+    pub refill_seconds: u32,
+    /// How many similar events within `similar_seconds` become one.
+    pub similar: usize,
+    /// For how long similar events are counted together.
+    pub similar_seconds: i64,
+    /// How many things are remembered; the oldest are forgotten.
+    pub remembered: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { burst: 25, refill_seconds: 300, similar: 10, similar_seconds: 600, remembered: 4096 }
+    }
+}
+
+/// An event to be sent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Told {
+    /// What happened, the last time.
+    pub occurrence: Occurrence,
+    /// Its name, the same for each time.
+    pub name: String,
+    /// How often it happened.
+    pub count: u32,
+    /// When it happened first.
+    pub first: Timestamp,
+}
+
+pub(super) struct Correlator {
+    limits: Limits,
+    spam: Memory<Tokens>,
+    similar: Memory<Similar>,
+    known: Memory<Known>,
+}
+
+struct Tokens {
+    left: f64,
+    at: Timestamp,
+}
+
+struct Similar {
+    messages: Vec<String>,
+    since: Timestamp,
+}
+
+struct Known {
+    name: String,
+    count: u32,
+    first: Timestamp,
+}
+
+impl Correlator {
+    pub fn new(limits: Limits) -> Correlator {
+        let memory = limits.remembered;
+        Correlator {
+            limits,
+            spam: Memory::new(memory),
+            similar: Memory::new(memory),
+            known: Memory::new(memory),
+        }
+    }
+
+    /// What to send of an occurrence; none if it is one too many.
+    pub fn tell(&mut self, mut occurrence: Occurrence) -> Option<Told> {
+        if self.is_spam(&occurrence) {
+            return None;
+        }
+        if self.is_one_of_many(&occurrence) {
+            occurrence.note.message = format!("(combined from similar events): {}", occurrence.note.message);
+        }
+        Some(self.count(occurrence))
+    }
+
+    fn is_spam(&mut self, occurrence: &Occurrence) -> bool {
+        let Limits { burst, refill_seconds, .. } = self.limits;
+        let full = Tokens { left: f64::from(burst), at: occurrence.at };
+        let tokens = self.spam.get(source(occurrence), || full);
+        let passed = occurrence.at.as_second() - tokens.at.as_second();
+        tokens.left = (tokens.left + passed.max(0) as f64 / f64::from(refill_seconds)).min(f64::from(burst));
+        tokens.at = occurrence.at;
+        let spam = tokens.left < 1.0;
+        if !spam {
+            tokens.left -= 1.0;
+        }
+        spam
+    }
+
+    fn is_one_of_many(&mut self, occurrence: &Occurrence) -> bool {
+        let fresh = || Similar { messages: Vec::new(), since: occurrence.at };
+        let similar = self.similar.get(kind(occurrence), fresh);
+        if occurrence.at.as_second() - similar.since.as_second() > self.limits.similar_seconds {
+            *similar = fresh();
+        }
+        let message = &occurrence.note.message;
+        if !similar.messages.contains(message) && similar.messages.len() < self.limits.similar {
+            similar.messages.push(message.clone());
+        }
+        similar.since = occurrence.at;
+        similar.messages.len() >= self.limits.similar
+    }
+
+    fn count(&mut self, occurrence: Occurrence) -> Told {
+        let combined = occurrence.note.message.starts_with("(combined");
+        let message = if combined { "" } else { &occurrence.note.message };
+        let key = format!("{}|{message}", kind(&occurrence));
+        let name = event_name(&occurrence);
+        let known = self.known.get(key, || Known { name, count: 0, first: occurrence.at });
+        known.count += 1;
+        Told { name: known.name.clone(), count: known.count, first: known.first, occurrence }
+    }
+}
+
+/// Who talks about what.
+fn source(occurrence: &Occurrence) -> String {
+    let Occurrence { regarding, controller, instance, .. } = occurrence;
+    let text = |part: &Option<String>| part.clone().unwrap_or_default();
+    [
+        controller.clone(),
+        instance.clone(),
+        text(&regarding.api_version),
+        text(&regarding.kind),
+        text(&regarding.namespace),
+        text(&regarding.name),
+        text(&regarding.uid),
+    ]
+    .join("|")
+}
+
+/// What is the same in events that differ only in their message.
+fn kind(occurrence: &Occurrence) -> String {
+    let note = &occurrence.note;
+    format!("{}|{}|{}|{}", source(occurrence), note.severity.as_str(), note.reason, note.action)
+}
+
+/// The longest name that an object can have.
+const LONGEST_NAME: usize = 253;
+
+/// The object's name and the time, as client-go names events. Where that is no name of an event (roles may be called
+/// `system:node`), a number stands for the object.
+fn event_name(occurrence: &Occurrence) -> String {
+    let time = format!("{:x}", occurrence.at.as_nanosecond());
+    let name = occurrence.regarding.name.as_deref().unwrap_or_default();
+    let plain = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit();
+    let fits = name.len() + 1 + time.len() <= LONGEST_NAME
+        && name.split('.').all(|part| {
+            let ends = part.bytes().next().zip(part.bytes().last());
+            ends.is_some_and(|(first, last)| plain(first) && plain(last))
+                && part.bytes().all(|letter| plain(letter) || letter == b'-')
+        });
+    match fits {
+        true => format!("{name}.{time}"),
+        false => format!("{:016x}.{time}", FixedState::default().hash_one(source(occurrence))),
+    }
+}
+
+/// Remembers so many things; the one that was used longest ago is forgotten.
+struct Memory<T> {
+    things: HashMap<String, (u64, T)>,
+    room: usize,
+    clock: u64,
+}
+
+impl<T> Memory<T> {
+    fn new(room: usize) -> Memory<T> {
+        Memory { things: HashMap::new(), room, clock: 0 }
+    }
+
+    fn get(&mut self, key: String, new: impl FnOnce() -> T) -> &mut T {
+        self.clock += 1;
+        if self.things.len() >= self.room && !self.things.contains_key(&key) {
+            self.forget();
+        }
+        let (used, thing) = self.things.entry(key).or_insert_with(|| (0, new()));
+        *used = self.clock;
+        thing
+    }
+
+    /// Forgets the older half, so that forgetting is seldom.
+    fn forget(&mut self) {
+        let mut ages: Vec<u64> = self.things.values().map(|(used, _)| *used).collect();
+        let middle = ages.len() / 2;
+        let (_, limit, _) = ages.select_nth_unstable(middle);
+        let limit = *limit;
+        self.things.retain(|_, (used, _)| *used > limit);
+    }
+}

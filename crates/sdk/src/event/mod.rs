@@ -1,0 +1,233 @@
+//! Telling people what a controller did: events that `kubectl describe` shows.
+//!
+//! ```no_run
+//! # async fn example(client: kube::Client, pod: k8s_openapi::api::core::v1::Pod) {
+//! use mizzen_sdk::event::{ApiSink, Broadcaster, Note, reference};
+//!
+//! let broadcaster = Broadcaster::new(vec![Box::new(ApiSink::new(client))]);
+//! let recorder = broadcaster.recorder("my-controller", "my-controller-0");
+//! recorder.record(&reference(&pod, &()), Note::normal("Created", "Creating", "made a pod"));
+//! broadcaster.stop().await; // sends what is left
+//! # }
+//! ```
+//!
+//! What is recorded goes to every sink, and a sink is quickly written:
+//!
+//! ```
+//! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+//! use k8s_openapi::api::core::v1::ObjectReference;
+//! use mizzen_sdk::event::{Broadcaster, Note, Sink, Told};
+//! # use std::pin::Pin;
+//!
+//! struct Print;
+//!
+//! impl Sink for Print {
+//!     fn send<'a>(&'a mut self, told: &'a Told) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+//!         println!("{} ({} times)", told.occurrence.note.message, told.count);
+//!         Box::pin(std::future::ready(()))
+//!     }
+//! }
+//!
+//! let broadcaster = Broadcaster::new(vec![Box::new(Print)]);
+//! let recorder = broadcaster.recorder("my-controller", "my-controller-0");
+//! let pod = ObjectReference { name: Some("web".into()), ..ObjectReference::default() };
+//! recorder.record(&pod, Note::warning("FailedPull", "Pulling", "no such image").annotated("image", "web:1"));
+//! broadcaster.stop().await;
+//! # });
+//! ```
+//!
+//! Recording never waits: what cannot be kept is dropped and counted. Events of one kind about one object are
+//! counted instead of repeated, many similar ones become one, and who talks too much is not heard.
+
+mod correlate;
+mod sink;
+
+pub use correlate::{Limits, Told};
+pub use sink::{ApiSink, LogSink, Sink};
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::jiff::Timestamp;
+use kube::Resource;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::JoinHandle;
+
+use crate::seam::{self, Clock};
+use correlate::Correlator;
+
+/// How many events may wait to be sent.
+const ROOM: usize = 1000;
+
+/// Whether an event is good news.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Severity {
+    /// All is well.
+    Normal,
+    /// Something should not be so.
+    Warning,
+}
+
+impl Severity {
+    /// Its name in the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Severity::Normal => "Normal",
+            Severity::Warning => "Warning",
+        }
+    }
+}
+
+/// What is told of an object.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Note {
+    /// Whether it is good news.
+    pub severity: Severity,
+    /// Why, in one CamelCase word for machines.
+    pub reason: String,
+    /// What was done, in one CamelCase word for machines.
+    pub action: String,
+    /// What happened, for people.
+    pub message: String,
+    /// Another object that it is about.
+    pub related: Option<ObjectReference>,
+    /// Annotations of the event.
+    pub annotations: BTreeMap<String, String>,
+}
+
+impl Note {
+    /// Good news.
+    pub fn normal(reason: &str, action: &str, message: impl Into<String>) -> Note {
+        Note::new(Severity::Normal, reason, action, message.into())
+    }
+
+    /// Bad news.
+    pub fn warning(reason: &str, action: &str, message: impl Into<String>) -> Note {
+        Note::new(Severity::Warning, reason, action, message.into())
+    }
+
+    fn new(severity: Severity, reason: &str, action: &str, message: String) -> Note {
+        let (related, annotations) = (None, BTreeMap::new());
+        Note { severity, reason: reason.into(), action: action.into(), message, related, annotations }
+    }
+
+    /// The same, about another object too.
+    pub fn related(self, related: ObjectReference) -> Note {
+        Note { related: Some(related), ..self }
+    }
+
+    /// The same with an annotation.
+    pub fn annotated(mut self, name: impl Into<String>, value: impl Into<String>) -> Note {
+        self.annotations.insert(name.into(), value.into());
+        self
+    }
+}
+
+/// A note, who made it, of what, and when.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Occurrence {
+    /// The object.
+    pub regarding: ObjectReference,
+    /// What is told of it.
+    pub note: Note,
+    /// Which controller tells it.
+    pub controller: String,
+    /// Which instance of it.
+    pub instance: String,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// A reference to an object, as events have it.
+pub fn reference<K: Resource>(object: &K, kind: &K::DynamicType) -> ObjectReference {
+    object.object_ref(kind)
+}
+
+/// What reaches whoever sends events.
+enum Letter {
+    Occurrence(Box<Occurrence>),
+    Stop,
+}
+
+/// Records events. Cheap to clone.
+#[derive(Clone)]
+pub struct Recorder {
+    controller: String,
+    instance: String,
+    channel: Sender<Letter>,
+    dropped: Arc<AtomicU64>,
+    clock: Clock,
+}
+
+impl Recorder {
+    /// Records an event about an object. Never waits.
+    pub fn record(&self, regarding: &ObjectReference, note: Note) {
+        let occurrence = Occurrence {
+            regarding: regarding.clone(),
+            note,
+            controller: self.controller.clone(),
+            instance: self.instance.clone(),
+            at: (self.clock)(),
+        };
+        if self.channel.try_send(Letter::Occurrence(Box::new(occurrence))).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Sends what recorders record.
+pub struct Broadcaster {
+    channel: Sender<Letter>,
+    dropped: Arc<AtomicU64>,
+    clock: Clock,
+    task: JoinHandle<()>,
+}
+
+impl Broadcaster {
+    /// Sends events to `sinks`, in the background.
+    pub fn new(sinks: Vec<Box<dyn Sink>>) -> Broadcaster {
+        Broadcaster::with(sinks, Limits::default(), seam::wall_clock())
+    }
+
+    /// The same with limits and a clock of one's own.
+    pub fn with(sinks: Vec<Box<dyn Sink>>, limits: Limits, clock: Clock) -> Broadcaster {
+        let (channel, waiting) = channel(ROOM);
+        let task = tokio::spawn(send(waiting, sinks, Correlator::new(limits)));
+        Broadcaster { channel, dropped: Arc::default(), clock, task }
+    }
+
+    /// A recorder for one instance of a controller.
+    pub fn recorder(&self, controller: &str, instance: &str) -> Recorder {
+        Recorder {
+            controller: controller.into(),
+            instance: instance.into(),
+            channel: self.channel.clone(),
+            dropped: self.dropped.clone(),
+            clock: self.clock.clone(),
+        }
+    }
+
+    /// How many events were dropped because too many waited.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Sends what waits, and nothing that is recorded later.
+    pub async fn stop(self) {
+        let Broadcaster { channel, task, .. } = self;
+        // Recorders may live on, so that the channel does not close by itself.
+        let _ = channel.send(Letter::Stop).await;
+        let _ = task.await;
+    }
+}
+
+async fn send(mut waiting: Receiver<Letter>, mut sinks: Vec<Box<dyn Sink>>, mut correlator: Correlator) {
+    while let Some(Letter::Occurrence(occurrence)) = waiting.recv().await {
+        let Some(told) = correlator.tell(*occurrence) else { continue };
+        for sink in &mut sinks {
+            sink.send(&told).await;
+        }
+    }
+}

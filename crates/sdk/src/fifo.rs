@@ -1,0 +1,313 @@
+//! What happened, object by object, until somebody takes it: a delta FIFO.
+//!
+//! Objects come out in the order in which something first happened to them, each with everything that
+//! happened since it was taken last. Two deletions in a row are one.
+//!
+//! ```
+//! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+//! use k8s_openapi::api::core::v1::Pod;
+//! use mizzen_sdk::cache::{Entry, Store, Version};
+//! use mizzen_sdk::fifo::{Delta, DeltaFifo};
+//!
+//! let pod = |version: u64| {
+//!     let text = format!(r#"{{"metadata": {{"name": "web", "resourceVersion": "{version}"}}}}"#);
+//!     Entry::<Pod>::new(text.into_bytes()).expect("it is JSON")
+//! };
+//! let fifo = DeltaFifo::new(Store::new());
+//! fifo.replace(vec![pod(1)], Version(1));
+//! fifo.push(Delta::Updated(pod(2)));
+//! fifo.push(Delta::Deleted(pod(3)));
+//! let batch = fifo.pop(100).await.expect("it is open");
+//! assert_eq!(batch.deltas[0].len(), 3); // all that happened to one object
+//! assert!(batch.synced && batch.deltas[0][2].is_gone());
+//! # });
+//! ```
+//!
+//! Invariant: after a replacement, whoever has taken everything knows exactly the objects of that list; an
+//! object of which he knew and which is not in it comes as [`Delta::Lost`].
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::cache::{Entry, Store, Version};
+use crate::key::Key;
+
+/// One thing that happened to an object.
+#[derive(Debug)]
+pub enum Delta<K> {
+    /// It was made.
+    Added(Entry<K>),
+    /// It was changed.
+    Updated(Entry<K>),
+    /// It was deleted; this is how it was last.
+    Deleted(Entry<K>),
+    /// It was deleted while nobody looked; this is how it was when it was seen last.
+    Lost(Entry<K>),
+    /// It is in a list that replaces what was known.
+    Replaced(Entry<K>),
+    /// Nothing happened; it is looked at again.
+    Sync(Entry<K>),
+}
+
+impl<K> Clone for Delta<K> {
+    fn clone(&self) -> Delta<K> {
+        match self {
+            Delta::Added(entry) => Delta::Added(entry.clone()),
+            Delta::Updated(entry) => Delta::Updated(entry.clone()),
+            Delta::Deleted(entry) => Delta::Deleted(entry.clone()),
+            Delta::Lost(entry) => Delta::Lost(entry.clone()),
+            Delta::Replaced(entry) => Delta::Replaced(entry.clone()),
+            Delta::Sync(entry) => Delta::Sync(entry.clone()),
+        }
+    }
+}
+
+impl<K> Delta<K> {
+    /// The object.
+    pub fn entry(&self) -> &Entry<K> {
+        match self {
+            Delta::Added(entry)
+            | Delta::Updated(entry)
+            | Delta::Deleted(entry)
+            | Delta::Lost(entry)
+            | Delta::Replaced(entry)
+            | Delta::Sync(entry) => entry,
+        }
+    }
+
+    /// Whether the object is gone.
+    pub fn is_gone(&self) -> bool {
+        matches!(self, Delta::Deleted(_) | Delta::Lost(_))
+    }
+}
+
+/// What happened to one object, oldest first.
+pub type Deltas<K> = Vec<Delta<K>>;
+
+/// A queue of what happened. Clones are the same queue.
+pub struct DeltaFifo<K>(Arc<Inner<K>>);
+
+struct Inner<K> {
+    state: Mutex<State<K>>,
+    /// What whoever takes deltas knows already.
+    known: Store<K>,
+    /// The namespace that this queue is about; none if it is about all of them.
+    namespace: Option<Box<str>>,
+    changed: Notify,
+}
+
+struct State<K> {
+    deltas: HashMap<Key, Deltas<K>, foldhash::fast::RandomState>,
+    order: VecDeque<Key>,
+    /// How many objects of the first list are still to be taken; none before there was one.
+    initial: Option<usize>,
+    /// Up to when everything is in the queue or was taken from it.
+    version: Version,
+    /// What the reader was told of that.
+    told: Version,
+    is_closed: bool,
+}
+
+impl<K> Clone for DeltaFifo<K> {
+    fn clone(&self) -> DeltaFifo<K> {
+        DeltaFifo(self.0.clone())
+    }
+}
+
+impl<K> DeltaFifo<K> {
+    /// An empty queue. `known` is what its reader has made of what he took.
+    pub fn new(known: Store<K>) -> DeltaFifo<K> {
+        DeltaFifo::about(known, None)
+    }
+
+    /// An empty queue about the objects of one namespace, where the reader knows of others, too.
+    pub fn namespaced(known: Store<K>, namespace: &str) -> DeltaFifo<K> {
+        DeltaFifo::about(known, Some(namespace.into()))
+    }
+
+    fn about(known: Store<K>, namespace: Option<Box<str>>) -> DeltaFifo<K> {
+        let state = State {
+            deltas: HashMap::default(),
+            order: VecDeque::new(),
+            initial: None,
+            version: Version::default(),
+            told: Version::default(),
+            is_closed: false,
+        };
+        DeltaFifo(Arc::new(Inner { state: Mutex::new(state), known, namespace, changed: Notify::new() }))
+    }
+
+    /// Adds what happened to one object. What is no news is left out: an object that is known in this version or
+    /// a later one.
+    pub fn push(&self, delta: Delta<K>) {
+        let mut state = self.lock();
+        state.version = state.version.max(delta.entry().version());
+        if state.is_closed || self.is_old(&state, &delta) {
+            return;
+        }
+        state.push(delta);
+        drop(state);
+        self.0.changed.notify_one();
+    }
+
+    fn is_old(&self, state: &State<K>, delta: &Delta<K>) -> bool {
+        let entry = delta.entry();
+        let latest = state.deltas.get(entry.key()).and_then(|deltas| deltas.last());
+        match (delta, latest) {
+            (Delta::Sync(_), _) => false,
+            (_, Some(latest)) => latest.entry().version() >= entry.version(),
+            (Delta::Deleted(_) | Delta::Lost(_), None) => self.0.known.get(entry.key()).is_none(),
+            (_, None) => {
+                self.0.known.get(entry.key()).is_some_and(|known| known.version() >= entry.version())
+            }
+        }
+    }
+
+    /// Says that what is known is replaced by a list as of `version`.
+    pub fn replace(&self, entries: Vec<Entry<K>>, version: Version) {
+        let mut state = self.lock();
+        if state.is_closed {
+            return;
+        }
+        let listed: HashSet<Key> = entries.iter().map(|entry| entry.key().clone()).collect();
+        let lost = self.lost(&state, &listed);
+        let n_entries = entries.len() + lost.len();
+        entries.into_iter().for_each(|entry| state.push(Delta::Replaced(entry)));
+        lost.into_iter().for_each(|entry| state.push(Delta::Lost(entry)));
+        state.version = state.version.max(version);
+        state.initial.get_or_insert(n_entries);
+        drop(state);
+        self.0.changed.notify_one();
+    }
+
+    /// What the reader knows, or will know when he has taken everything, and is not in the list.
+    fn lost(&self, state: &State<K>, listed: &HashSet<Key>) -> Vec<Entry<K>> {
+        let mut lost = Vec::new();
+        for (key, deltas) in state.deltas.iter().filter(|(key, _)| !listed.contains(key)) {
+            if let Some(latest) = deltas.last().filter(|latest| !latest.is_gone()) {
+                lost.push(latest.entry().clone());
+            } else if deltas.is_empty() {
+                lost.extend(self.0.known.get(key));
+            }
+        }
+        let unseen = |key: &Key| !listed.contains(key) && !state.deltas.contains_key(key);
+        lost.extend(self.known().into_iter().filter(|entry| unseen(entry.key())));
+        // Maps have an order of their own in each run; a simulation wants the same in all.
+        lost.sort_by(|one, other| one.key().cmp(other.key()));
+        lost
+    }
+
+    /// What the reader knows of the objects that this queue is about.
+    fn known(&self) -> Vec<Entry<K>> {
+        let mut known = self.0.known.list();
+        if let Some(namespace) = &self.0.namespace {
+            known.retain(|entry| entry.key().namespace() == &**namespace);
+        }
+        known
+    }
+
+    /// Lets everything that is known be looked at again, except where something is on its way already.
+    pub fn resync(&self) {
+        let mut state = self.lock();
+        for entry in self.known() {
+            if !state.is_closed && !state.deltas.contains_key(entry.key()) {
+                state.push(Delta::Sync(entry));
+            }
+        }
+        drop(state);
+        self.0.changed.notify_one();
+    }
+
+    /// Says that nothing happened up to `version`.
+    pub fn advance(&self, version: Version) {
+        let mut state = self.lock();
+        state.version = state.version.max(version);
+        drop(state);
+        self.0.changed.notify_one();
+    }
+
+    /// Up to `max` objects and what happened to them; waits for the first. The version is that up to which
+    /// everything is known once they, and all before them, are. None after the queue was closed.
+    pub async fn pop(&self, max: usize) -> Option<Batch<K>> {
+        loop {
+            let changed = self.0.changed.notified();
+            {
+                let mut state = self.lock();
+                let batch = state.take(max);
+                if !batch.deltas.is_empty() || batch.version > state.told {
+                    state.told = state.told.max(batch.version);
+                    return Some(batch);
+                }
+                if state.is_closed {
+                    return None;
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// Whether the first list was taken whole.
+    pub fn has_synced(&self) -> bool {
+        self.lock().initial == Some(0)
+    }
+
+    /// How many objects something has happened to.
+    pub fn len(&self) -> usize {
+        self.lock().order.len()
+    }
+
+    /// Whether nothing has happened.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Takes nothing any more. What is in the queue can still be taken.
+    pub fn close(&self) {
+        self.lock().is_closed = true;
+        self.0.changed.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<K>> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Objects and what happened to them.
+#[derive(Debug)]
+pub struct Batch<K> {
+    /// Object by object.
+    pub deltas: Vec<Deltas<K>>,
+    /// Up to when everything is known with this batch; zero if there is more to take.
+    pub version: Version,
+    /// Whether the first list is whole with this batch.
+    pub synced: bool,
+}
+
+impl<K> State<K> {
+    fn push(&mut self, delta: Delta<K>) {
+        let key = delta.entry().key();
+        if !self.deltas.contains_key(key) {
+            self.order.push_back(key.clone());
+        }
+        let deltas = self.deltas.entry(key.clone()).or_default();
+        match (deltas.last_mut(), &delta) {
+            // Of two deletions the one that somebody saw knows more.
+            (Some(Delta::Deleted(_)), Delta::Lost(_)) => {}
+            (Some(latest), _) if latest.is_gone() && delta.is_gone() => *latest = delta,
+            _ => deltas.push(delta),
+        }
+    }
+
+    fn take(&mut self, max: usize) -> Batch<K> {
+        let n_taken = max.min(self.order.len());
+        let keys = self.order.drain(..n_taken);
+        let deltas: Vec<_> = keys.filter_map(|key| self.deltas.remove(&key)).collect();
+        if let Some(initial) = &mut self.initial {
+            *initial = initial.saturating_sub(n_taken);
+        }
+        let version = if self.order.is_empty() { self.version } else { Version::default() };
+        Batch { deltas, version, synced: self.initial == Some(0) }
+    }
+}

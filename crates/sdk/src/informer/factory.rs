@@ -1,0 +1,161 @@
+//! One informer per kind and scope, however many ask.
+
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kube::core::ClusterResourceScope;
+use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
+
+use super::shared::{Informer, Options};
+use crate::metrics;
+use crate::watch::ListWatch;
+
+/// Hands out informers, the same one to everybody who asks for the same thing. Clones are the same factory.
+#[derive(Clone)]
+pub struct Factory(Arc<Inner>);
+
+/// What all informers of a factory have in common.
+#[derive(Clone, Default)]
+pub struct FactoryOptions {
+    /// The namespaces to be followed, all if there are none here. Types that live in no namespace are followed anyway.
+    pub namespaces: Vec<String>,
+    /// How each informer is set up; each has the name of what it follows.
+    pub informer: Options,
+}
+
+struct Inner {
+    client: Client,
+    options: FactoryOptions,
+    informers: Mutex<HashMap<Wanted, Arc<dyn Shared>>>,
+}
+
+/// What somebody follows.
+#[derive(PartialEq, Eq, Hash)]
+struct Wanted {
+    ty: TypeId,
+    path: String,
+    labels: Option<String>,
+    fields: Option<String>,
+    metadata_only: bool,
+}
+
+/// An informer of any kind.
+trait Shared: Send + Sync {
+    fn start(&self);
+    fn stop(&self);
+    fn synced(&self) -> futures_util::future::BoxFuture<'_, ()>;
+    fn metrics_text(&self) -> String;
+    fn as_any(&self) -> &dyn Any;
+}
+
+impl<K: DeserializeOwned + Send + Sync + 'static> Shared for Informer<K> {
+    fn start(&self) {
+        Informer::start(self);
+    }
+
+    fn stop(&self) {
+        Informer::stop(self);
+    }
+
+    fn synced(&self) -> futures_util::future::BoxFuture<'_, ()> {
+        Box::pin(self.wait_for_sync())
+    }
+
+    fn metrics_text(&self) -> String {
+        self.metrics().to_text()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Factory {
+    /// Informers of every namespace.
+    pub fn new(client: Client) -> Factory {
+        Factory::with(client, FactoryOptions::default())
+    }
+
+    /// Informers of some namespaces, or set up in one's own way.
+    pub fn with(client: Client, options: FactoryOptions) -> Factory {
+        Factory(Arc::new(Inner { client, options, informers: Mutex::default() }))
+    }
+
+    /// The informer of a kind.
+    pub fn informer<K>(&self) -> Informer<K>
+    where
+        K: Resource<DynamicType: Default, Scope: 'static> + DeserializeOwned + Send + Sync + 'static,
+    {
+        self.informer_of(&K::DynamicType::default(), |_| {})
+    }
+
+    /// The informer of a kind that is known at run time, or of a part of a kind: `choose` may set selectors. Whoever
+    /// asks for the same gets the same, and what the first chose besides counts for all.
+    pub fn informer_of<K>(&self, kind: &K::DynamicType, choose: impl Fn(&mut ListWatch<K>)) -> Informer<K>
+    where
+        K: Resource<Scope: 'static> + DeserializeOwned + Send + Sync + 'static,
+    {
+        let source = |namespace: Option<&str>| {
+            let mut source = ListWatch::new(self.0.client.clone(), kind, namespace);
+            choose(&mut source);
+            source
+        };
+        let all = source(None);
+        let wanted = Wanted {
+            ty: TypeId::of::<K>(),
+            path: all.path().into(),
+            labels: all.labels.clone(),
+            fields: all.fields.clone(),
+            metadata_only: all.metadata_only,
+        };
+        let mut informers = self.0.informers.lock().unwrap_or_else(PoisonError::into_inner);
+        let shared = informers.entry(wanted).or_insert_with(|| {
+            let options = Options { name: String::new(), ..self.0.options.informer.clone() };
+            match self.namespaces::<K>() {
+                [] => Arc::new(Informer::with_options(all, options)),
+                namespaces => {
+                    let sources = namespaces.iter().map(|name| (name.clone(), source(Some(name))));
+                    Arc::new(Informer::namespaces(sources.collect(), options))
+                }
+            }
+        });
+        shared.as_any().downcast_ref::<Informer<K>>().expect("the type is part of the key").clone()
+    }
+
+    /// The namespaces in which a kind is followed one by one.
+    fn namespaces<K: Resource<Scope: 'static>>(&self) -> &[String] {
+        match TypeId::of::<K::Scope>() == TypeId::of::<ClusterResourceScope>() {
+            true => &[],
+            false => &self.0.options.namespaces,
+        }
+    }
+
+    /// How all informers are doing, in Prometheus' text form.
+    pub fn metrics_text(&self) -> String {
+        metrics::join(self.all().iter().map(|informer| informer.metrics_text()))
+    }
+
+    /// Starts every informer that was asked for and does not run yet.
+    pub fn start(&self) {
+        self.all().iter().for_each(|informer| informer.start());
+    }
+
+    /// Stops them all.
+    pub fn stop(&self) {
+        self.all().iter().for_each(|informer| informer.stop());
+    }
+
+    /// Waits until every informer that was asked for has what there was when it began.
+    pub async fn wait_for_sync(&self) {
+        for informer in self.all() {
+            informer.synced().await;
+        }
+    }
+
+    fn all(&self) -> Vec<Arc<dyn Shared>> {
+        let informers = self.0.informers.lock().unwrap_or_else(PoisonError::into_inner);
+        informers.values().cloned().collect()
+    }
+}

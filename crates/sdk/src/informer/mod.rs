@@ -1,0 +1,58 @@
+//! One watch and one cache for everybody who follows a kind: shared informers.
+//!
+//! ```no_run
+//! # async fn example(client: kube::Client) {
+//! use k8s_openapi::api::core::v1::Pod;
+//! use mizzen_sdk::informer::{Event, Informer};
+//! use mizzen_sdk::queue::Queue;
+//! use mizzen_sdk::watch::ListWatch;
+//!
+//! let queue = Queue::new("pods");
+//! let pods: Informer<Pod> = Informer::new(ListWatch::all(client));
+//! let todo = queue.clone();
+//! pods.add_handler(move |event: Event<Pod>| todo.add(event.key().clone()));
+//! pods.start();
+//! pods.wait_for_sync().await;
+//! while let Some(key) = queue.get().await {
+//!     if let Ok(Some(pod)) = pods.lister().by_key(&key) {
+//!         println!("{key} is on {:?}", pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref()));
+//!     }
+//!     queue.done(&key);
+//! }
+//! # }
+//! ```
+//!
+//! A [`Factory`] hands out informers, the same one to everybody who asks for the same thing:
+//!
+//! ```no_run
+//! # async fn example(client: kube::Client) {
+//! use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+//! use mizzen_sdk::informer::{Factory, FactoryOptions};
+//!
+//! let namespaces = vec!["shop".into(), "bank".into()];
+//! let factory = Factory::with(client, FactoryOptions { namespaces, ..FactoryOptions::default() });
+//! let (pods, configs) = (factory.informer::<Pod>(), factory.informer::<ConfigMap>());
+//! factory.start();
+//! factory.wait_for_sync().await;
+//! println!("{} pods, {} config maps", pods.store().len(), configs.store().len());
+//! println!("{}", factory.metrics_text());
+//! factory.stop();
+//! # }
+//! ```
+//!
+//! Invariant: when a handler hears of a change, the cache has it. Invariant: what a handler hears of one
+//! object is a history that could have happened: it is added before it is updated or deleted, and each update begins
+//! with what the handler heard last.
+
+mod event;
+mod factory;
+mod handler;
+mod mailbox;
+mod metrics;
+mod shared;
+
+pub use event::Event;
+pub use factory::{Factory, FactoryOptions};
+pub use handler::{Handler, HandlerOptions, Registration};
+pub use metrics::Metrics;
+pub use shared::{Informer, Options};

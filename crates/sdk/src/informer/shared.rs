@@ -1,0 +1,329 @@
+//! The informer itself: sources into a cache, the cache's changes to handlers.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, interval};
+
+use super::event::Event;
+use super::handler::{Handler, HandlerOptions, Registration, read_out};
+use super::mailbox::Mailbox;
+use super::metrics::Metrics;
+use crate::cache::{IndexFunction, Lister, Store, Version, by_namespace};
+use crate::fifo::{Batch, Delta, DeltaFifo};
+use crate::key::Key;
+use crate::metrics::Histogram;
+use crate::watch::{Backoff, ErrorHandler, ListWatch, Meter, Reflector, Transform};
+
+/// How many objects are taken into the cache at a time.
+const BATCH: usize = 256;
+
+/// How an informer is set up.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// Its name in metrics; empty for that of what it follows.
+    pub name: String,
+    /// How long to wait after failures.
+    pub backoff: Backoff,
+    /// Told of failures.
+    pub on_error: Option<ErrorHandler>,
+    /// Changes objects before they are kept, to drop what nobody needs.
+    pub transform: Option<Transform>,
+}
+
+/// Follows a kind for everybody who asks. Clones are the same informer.
+pub struct Informer<K>(Arc<Inner<K>>);
+
+struct Inner<K> {
+    sources: Vec<Source<K>>,
+    options: Options,
+    store: Store<K>,
+    /// Whoever changes the store tells the handlers under this lock, so that who comes late misses nothing.
+    handlers: Mutex<Vec<Weak<Mailbox<K>>>>,
+    synced: watch::Sender<bool>,
+    running: Mutex<Option<AbortHandle>>,
+    done: Mutex<Done>,
+}
+
+/// What was done so far.
+#[derive(Clone, Default)]
+struct Done {
+    processing: Histogram,
+    events: u64,
+}
+
+/// One thing that is followed, and up to when it is known.
+struct Source<K> {
+    list_watch: ListWatch<K>,
+    namespace: Option<String>,
+    progress: watch::Sender<(Version, bool)>,
+    meter: Meter,
+    /// What is on its way to the cache, while somebody follows.
+    fifo: Mutex<Option<DeltaFifo<K>>>,
+}
+
+impl<K> Clone for Informer<K> {
+    fn clone(&self) -> Informer<K> {
+        Informer(self.0.clone())
+    }
+}
+
+impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
+    /// Follows `source`.
+    pub fn new(source: ListWatch<K>) -> Informer<K> {
+        Informer::with(vec![(None, source)], Options::default())
+    }
+
+    /// Follows several namespaces, each by its own source, into one cache.
+    pub fn namespaces(sources: Vec<(String, ListWatch<K>)>, options: Options) -> Informer<K> {
+        Informer::with(
+            sources.into_iter().map(|(namespace, source)| (Some(namespace), source)).collect(),
+            options,
+        )
+    }
+
+    /// Follows `source`, set up in one's own way.
+    pub fn with_options(source: ListWatch<K>, options: Options) -> Informer<K> {
+        Informer::with(vec![(None, source)], options)
+    }
+
+    fn with(sources: Vec<(Option<String>, ListWatch<K>)>, options: Options) -> Informer<K> {
+        let store = Store::new();
+        store.add_index(crate::cache::NAMESPACE, by_namespace());
+        let sources = sources.into_iter().map(|(namespace, list_watch)| {
+            let progress = watch::Sender::new((Version::default(), false));
+            let meter = Meter::new(list_watch.name());
+            Source { list_watch, namespace, progress, meter, fifo: Mutex::default() }
+        });
+        Informer(Arc::new(Inner {
+            sources: sources.collect(),
+            options,
+            store,
+            handlers: Mutex::default(),
+            synced: watch::Sender::new(false),
+            running: Mutex::default(),
+            done: Mutex::default(),
+        }))
+    }
+
+    /// Reads the cache.
+    pub fn lister(&self) -> Lister<K> {
+        Lister::new(self.0.store.clone())
+    }
+
+    /// The cache.
+    pub fn store(&self) -> &Store<K> {
+        &self.0.store
+    }
+
+    /// Adds an index to the cache.
+    pub fn add_index(&self, name: impl Into<String>, function: IndexFunction<K>) {
+        self.0.store.add_index(name, function);
+    }
+
+    /// Lets `handler` listen. It hears first of everything that is there.
+    pub fn add_handler(&self, handler: impl Handler<K>) -> Registration<K> {
+        self.add_handler_with(handler, HandlerOptions::default())
+    }
+
+    /// Lets `handler` listen in its own way.
+    pub fn add_handler_with(&self, handler: impl Handler<K>, options: HandlerOptions) -> Registration<K> {
+        let mailbox = Arc::new(Mailbox::new(options.limit));
+        let synced = watch::Sender::new(false);
+        let registration = Registration { mailbox: mailbox.clone(), synced: synced.subscribe() };
+        self.introduce(&mailbox);
+        if let Some(every) = options.resync {
+            tokio::spawn(resync(self.0.store.clone(), Arc::downgrade(&mailbox), every));
+        }
+        tokio::spawn(read_out(mailbox, handler, synced));
+        registration
+    }
+
+    fn introduce(&self, mailbox: &Arc<Mailbox<K>>) {
+        let mut handlers = lock(&self.0.handlers);
+        for entry in self.0.store.list() {
+            mailbox.push(Event::Added { object: entry, initial: true });
+        }
+        if *self.0.synced.borrow() {
+            mailbox.push_synced();
+        }
+        handlers.push(Arc::downgrade(mailbox));
+    }
+
+    /// Begins to follow, in the background. A second call changes nothing; after [`stop`](Informer::stop) it begins
+    /// again with what is known.
+    pub fn start(&self) {
+        let mut running = lock(&self.0.running);
+        if running.as_ref().is_none_or(AbortHandle::is_finished) {
+            let informer = self.clone();
+            *running = Some(tokio::spawn(async move { informer.run().await }).abort_handle());
+        }
+    }
+
+    /// Stops to follow. Handlers hear what has come so far, and the cache stays as it is.
+    pub fn stop(&self) {
+        if let Some(running) = lock(&self.0.running).take() {
+            running.abort();
+        }
+    }
+
+    /// Follows until the future is dropped.
+    pub async fn run(&self) {
+        let mut tasks = JoinSet::new();
+        for at in 0..self.0.sources.len() {
+            let (reflector, fifo) = self.reflector(&self.0.sources[at]);
+            tasks.spawn(async move {
+                reflector.run().await;
+            });
+            let informer = self.clone();
+            tasks.spawn(async move { informer.take_in(at, fifo).await });
+        }
+        while tasks.join_next().await.is_some() {}
+    }
+
+    /// What follows a source, and where it puts what it hears.
+    fn reflector(&self, source: &Source<K>) -> (Reflector<K, DeltaFifo<K>>, DeltaFifo<K>) {
+        let fifo = match &source.namespace {
+            Some(namespace) => DeltaFifo::namespaced(self.0.store.clone(), namespace),
+            None => DeltaFifo::new(self.0.store.clone()),
+        };
+        *lock(&source.fifo) = Some(fifo.clone());
+        let mut reflector = Reflector::new(source.list_watch.clone(), fifo.clone());
+        reflector.backoff = self.0.options.backoff.clone();
+        reflector.on_error = self.0.options.on_error.clone();
+        reflector.transform = self.0.options.transform.clone();
+        reflector.meter = source.meter.clone();
+        (reflector, fifo)
+    }
+
+    /// Takes what happened into the cache and tells the handlers.
+    async fn take_in(&self, source: usize, fifo: DeltaFifo<K>) {
+        while let Some(batch) = fifo.pop(BATCH).await {
+            self.take(source, batch);
+        }
+    }
+
+    fn take(&self, source: usize, batch: Batch<K>) {
+        let (started, mut n_events) = (Instant::now(), 0);
+        let mut handlers = lock(&self.0.handlers);
+        handlers.retain(|mailbox| mailbox.strong_count() > 0);
+        let listening: Vec<Arc<Mailbox<K>>> = handlers.iter().filter_map(Weak::upgrade).collect();
+        for delta in batch.deltas.into_iter().flatten() {
+            for event in self.change(delta) {
+                n_events += listening.len() as u64;
+                listening.iter().for_each(|mailbox| mailbox.push(event.clone()));
+            }
+        }
+        self.progress(source, batch.version, batch.synced);
+        if !*self.0.synced.borrow() && self.0.sources.iter().all(|source| source.progress.borrow().1) {
+            listening.iter().for_each(|mailbox| mailbox.push_synced());
+            self.0.synced.send_replace(true);
+        }
+        let mut done = lock(&self.0.done);
+        done.processing.observe(started.elapsed());
+        done.events += n_events;
+    }
+
+    /// Changes the cache as `delta` says; what handlers hear of it.
+    fn change(&self, delta: Delta<K>) -> Vec<Event<K>> {
+        let store = &self.0.store;
+        match delta {
+            Delta::Deleted(last) => {
+                let known = store.remove(last.key());
+                known.map(|_| Event::Deleted { last, unseen: false }).into_iter().collect()
+            }
+            Delta::Lost(entry) => {
+                let known = store.remove(entry.key());
+                known.map(|last| Event::Deleted { last, unseen: true }).into_iter().collect()
+            }
+            Delta::Added(new) | Delta::Updated(new) | Delta::Replaced(new) | Delta::Sync(new) => {
+                let initial = !*self.0.synced.borrow();
+                match store.insert(new.clone()) {
+                    None => vec![Event::Added { object: new, initial }],
+                    Some(old) if old.uid() != new.uid() => vec![
+                        Event::Deleted { last: old, unseen: true },
+                        Event::Added { object: new, initial: false },
+                    ],
+                    Some(old) if old.version() == new.version() => Vec::new(),
+                    Some(old) => vec![Event::Updated { old, new }],
+                }
+            }
+        }
+    }
+
+    fn progress(&self, source: usize, version: Version, synced: bool) {
+        self.0.sources[source].progress.send_modify(|(known, whole)| {
+            *known = version.max(*known);
+            *whole |= synced;
+        });
+        self.0.store.advance(version);
+    }
+
+    /// What happened so far.
+    pub fn metrics(&self) -> Metrics {
+        let Inner { sources, options, store, handlers, done, .. } = &*self.0;
+        let queued = |source: &Source<K>| lock(&source.fifo).as_ref().map_or(0, DeltaFifo::len);
+        let Done { processing, events } = lock(done).clone();
+        let followed = || sources.first().map(|source| source.list_watch.name()).unwrap_or_default();
+        Metrics {
+            name: if options.name.is_empty() { followed() } else { options.name.clone() },
+            reflectors: sources.iter().map(|source| source.meter.read()).collect(),
+            queued: sources.iter().map(queued).sum(),
+            processing,
+            objects: store.len(),
+            version: store.version(),
+            events,
+            waiting: lock(handlers).iter().filter_map(Weak::upgrade).map(|mailbox| mailbox.len()).collect(),
+        }
+    }
+
+    /// Waits until the cache has everything that there was when the informer began.
+    pub async fn wait_for_sync(&self) {
+        let mut synced = self.0.synced.subscribe();
+        let _ = synced.wait_for(|synced| *synced).await;
+    }
+
+    /// Whether the cache has everything that there was when the informer began.
+    pub fn has_synced(&self) -> bool {
+        *self.0.synced.borrow()
+    }
+
+    /// Waits until the cache has seen a write of an object, so that one reads what one wrote. Objects that the
+    /// informer does not follow are not waited for.
+    pub async fn wait_for(&self, key: &Key, version: Version) {
+        let follows = |source: &&Source<K>| {
+            source.namespace.as_deref().is_none_or(|namespace| namespace == key.namespace())
+        };
+        if let Some(source) = self.0.sources.iter().find(follows) {
+            let mut progress = source.progress.subscribe();
+            let _ = progress.wait_for(|(known, _)| *known >= version).await;
+        }
+    }
+}
+
+impl<K> Drop for Inner<K> {
+    fn drop(&mut self) {
+        let handlers = lock(&self.handlers);
+        handlers.iter().filter_map(Weak::upgrade).for_each(|mailbox| mailbox.close());
+    }
+}
+
+/// Lets a handler hear of every object again and again.
+async fn resync<K>(store: Store<K>, mailbox: Weak<Mailbox<K>>, every: Duration) {
+    let mut ticks = interval(every);
+    ticks.tick().await;
+    loop {
+        ticks.tick().await;
+        let Some(mailbox) = mailbox.upgrade() else { return };
+        for entry in store.list() {
+            mailbox.push(Event::Updated { old: entry.clone(), new: entry });
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

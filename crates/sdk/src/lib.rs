@@ -1,0 +1,41 @@
+//! How do I talk to a Kubernetes API server and react to what it says? The parts that every controller is
+//! made of, each usable alone, on the `kube` crate's client.
+//!
+//! | part | the question it answers |
+//! |---|---|
+//! | [`watch`] | How does one follow a kind, whatever happens? |
+//! | [`fifo`] | What happened, object by object? |
+//! | [`cache`] | What is known of the objects of a kind? |
+//! | [`informer`] | How do many follow a kind by one watch? |
+//! | [`queue`] | What is to be done next, each thing once? |
+//! | [`expectations`] | Has the cache seen what I did? |
+//! | [`write`](mod@write) | How does one write what others write, too? |
+//! | [`owner`], [`condition`] | Whose is it, what holds it, what does its status say? |
+//! | [`event`] | How do people hear what a controller did? |
+//! | [`election`] | Who of several leads? |
+//! | [`discover`] | Which kinds does a server have, and what are they called? |
+//! | [`metrics`] | How are the parts doing? |
+//!
+//! Invariant: nothing here knows a server; what works with ours works with any.
+
+pub mod cache;
+pub mod condition;
+pub mod discover;
+pub mod election;
+pub mod event;
+pub mod expectations;
+pub mod fifo;
+pub mod informer;
+mod key;
+pub mod metrics;
+pub mod owner;
+pub mod queue;
+pub mod seam;
+pub mod watch;
+pub mod write;
+
+pub use key::{Key, ParseKeyError};
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/from-client-go.md")]
+struct FromClientGo;

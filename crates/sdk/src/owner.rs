@@ -1,0 +1,131 @@
+//! Whose object is this, and who must be asked before it goes?
+//!
+//! ```
+//! use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+//! use mizzen_sdk::owner;
+//!
+//! let mut config = ConfigMap::default();
+//! config.metadata.name = Some("web".into());
+//! config.metadata.uid = Some("7f3c".into()); // as the server gave it
+//! let mut pod = Pod::default();
+//! owner::set_controller(&config, &(), &mut pod)?;
+//! assert!(owner::is_controlled_by(&pod, &config));
+//! assert!(owner::add_finalizer(&mut pod, "example.com/clean-up"));
+//! # Ok::<(), owner::OwnError>(())
+//! ```
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::Resource;
+
+/// Why an object cannot be owned.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OwnError {
+    /// Another controls it already.
+    #[error("{object} is controlled by {kind} {owner} already")]
+    Controlled {
+        /// The object.
+        object: String,
+        /// The kind of its controller.
+        kind: String,
+        /// The name of its controller.
+        owner: String,
+    },
+    /// Owners live in the same namespace as what they own, or in none.
+    #[error("{object} in namespace {namespace:?} cannot be owned from namespace {owner_namespace:?}")]
+    Namespace {
+        /// The object.
+        object: String,
+        /// Its namespace.
+        namespace: String,
+        /// Its owner's.
+        owner_namespace: String,
+    },
+    /// The owner is not stored yet, so that nothing tells it from another of its name.
+    #[error("the owner has no uid; store it first")]
+    Unstored,
+}
+
+/// The reference by which an owner is named.
+pub fn owner_reference<O: Resource>(owner: &O, kind: &O::DynamicType) -> Result<OwnerReference, OwnError> {
+    owner.owner_ref(kind).ok_or(OwnError::Unstored)
+}
+
+/// Makes `owner` the one that controls `object`.
+pub fn set_controller<O: Resource, K: Resource>(
+    owner: &O,
+    kind: &O::DynamicType,
+    object: &mut K,
+) -> Result<(), OwnError> {
+    let reference = owner.controller_owner_ref(kind).ok_or(OwnError::Unstored)?;
+    check_namespaces(owner, object)?;
+    if let Some(other) = controller_of(object).filter(|other| other.uid != reference.uid) {
+        let (kind, owner) = (other.kind.clone(), other.name.clone());
+        return Err(OwnError::Controlled { object: name(object), kind, owner });
+    }
+    let references = object.meta_mut().owner_references.get_or_insert_default();
+    match references.iter_mut().find(|known| known.uid == reference.uid) {
+        Some(known) => *known = OwnerReference { block_owner_deletion: Some(true), ..reference },
+        None => references.push(OwnerReference { block_owner_deletion: Some(true), ..reference }),
+    }
+    Ok(())
+}
+
+fn check_namespaces<O: Resource, K: Resource>(owner: &O, object: &K) -> Result<(), OwnError> {
+    let namespace = |meta: &kube::api::ObjectMeta| meta.namespace.clone().unwrap_or_default();
+    let (theirs, own) = (namespace(owner.meta()), namespace(object.meta()));
+    if theirs.is_empty() || theirs == own {
+        return Ok(());
+    }
+    Err(OwnError::Namespace { object: name(object), namespace: own, owner_namespace: theirs })
+}
+
+/// The reference to the one that controls an object.
+pub fn controller_of<K: Resource>(object: &K) -> Option<&OwnerReference> {
+    object.meta().owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
+}
+
+/// Whether `owner` controls `object`.
+pub fn is_controlled_by<O: Resource, K: Resource>(object: &K, owner: &O) -> bool {
+    controller_of(object).is_some_and(|reference| Some(&reference.uid) == owner.meta().uid.as_ref())
+}
+
+/// Lets go of an object; whether it was owned.
+pub fn remove_owner<O: Resource, K: Resource>(owner: &O, object: &mut K) -> bool {
+    let uid = owner.meta().uid.clone().unwrap_or_default();
+    let Some(references) = &mut object.meta_mut().owner_references else { return false };
+    let before = references.len();
+    references.retain(|reference| reference.uid != uid);
+    references.len() != before
+}
+
+/// Whether an object is being deleted.
+pub fn is_going<K: Resource>(object: &K) -> bool {
+    object.meta().deletion_timestamp.is_some()
+}
+
+/// Whether an object stays until `finalizer` is removed.
+pub fn has_finalizer<K: Resource>(object: &K, finalizer: &str) -> bool {
+    object.meta().finalizers.iter().flatten().any(|known| known == finalizer)
+}
+
+/// Lets an object stay until `finalizer` is removed; whether that is new.
+pub fn add_finalizer<K: Resource>(object: &mut K, finalizer: &str) -> bool {
+    let missing = !has_finalizer(object, finalizer);
+    if missing {
+        object.meta_mut().finalizers.get_or_insert_default().push(finalizer.into());
+    }
+    missing
+}
+
+/// Lets an object go; whether it was held.
+pub fn remove_finalizer<K: Resource>(object: &mut K, finalizer: &str) -> bool {
+    let held = has_finalizer(object, finalizer);
+    if let Some(finalizers) = &mut object.meta_mut().finalizers {
+        finalizers.retain(|known| known != finalizer);
+    }
+    held
+}
+
+fn name<K: Resource>(object: &K) -> String {
+    object.meta().name.clone().or_else(|| object.meta().generate_name.clone()).unwrap_or_default()
+}

@@ -1,0 +1,89 @@
+//! Which keys are to be added later, and when?
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::hash::Hash;
+
+use tokio::time::Instant;
+
+pub(super) struct Delayed<T> {
+    /// When each key is due; what the heap says besides is out of date.
+    due: HashMap<T, (Instant, u64), foldhash::fast::RandomState>,
+    heap: BinaryHeap<Reverse<Entry<T>>>,
+    count: u64,
+}
+
+struct Entry<T> {
+    due: Instant,
+    number: u64,
+    key: T,
+}
+
+impl<T: Eq + Hash + Clone> Delayed<T> {
+    pub fn new() -> Delayed<T> {
+        Delayed { due: HashMap::default(), heap: BinaryHeap::new(), count: 0 }
+    }
+
+    /// Adds a key at `due`, unless it comes before that anyway; whether it is now the first of all.
+    pub fn push(&mut self, key: T, due: Instant) -> bool {
+        if self.due.get(&key).is_some_and(|(known, _)| *known <= due) {
+            return false;
+        }
+        self.count += 1;
+        self.due.insert(key.clone(), (due, self.count));
+        self.heap.push(Reverse(Entry { due, number: self.count, key }));
+        self.next_due() == Some(due)
+    }
+
+    /// Takes a key that is due.
+    pub fn pop(&mut self, now: Instant) -> Option<T> {
+        if self.next_due()? > now {
+            return None;
+        }
+        let Reverse(entry) = self.heap.pop()?;
+        self.due.remove(&entry.key);
+        Some(entry.key)
+    }
+
+    /// When the first is due.
+    pub fn next_due(&mut self) -> Option<Instant> {
+        while let Some(Reverse(entry)) = self.heap.peek() {
+            if self.due.get(&entry.key).is_some_and(|(_, number)| *number == entry.number) {
+                return Some(entry.due);
+            }
+            self.heap.pop();
+        }
+        None
+    }
+
+    pub fn clear(&mut self) {
+        self.due.clear();
+        self.heap.clear();
+    }
+}
+
+impl<T> Entry<T> {
+    fn rank(&self) -> (Instant, u64) {
+        (self.due, self.number)
+    }
+}
+
+impl<T> PartialEq for Entry<T> {
+    fn eq(&self, other: &Entry<T>) -> bool {
+        self.rank() == other.rank()
+    }
+}
+
+impl<T> Eq for Entry<T> {}
+
+impl<T> PartialOrd for Entry<T> {
+    fn partial_cmp(&self, other: &Entry<T>) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Ord for Entry<T> {
+    fn cmp(&self, other: &Entry<T>) -> std::cmp::Ordering {
+        self.rank().cmp(&other.rank())
+    }
+}

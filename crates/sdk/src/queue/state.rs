@@ -1,0 +1,190 @@
+//! Where is each key: waiting, with a worker, or both?
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::Hash;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Next;
+use super::delayed::Delayed;
+use super::metrics::Metrics;
+use super::ready::{Ready, Waiting};
+
+pub(super) struct State<T> {
+    places: HashMap<T, Place, foldhash::fast::RandomState>,
+    ready: Ready<T>,
+    delayed: Delayed<T>,
+    waiting: usize,
+    working: usize,
+    tickets: u64,
+    is_closed: bool,
+    /// Whether somebody watches the clock for delayed keys.
+    pub is_watched: bool,
+    pub metrics: Metrics,
+}
+
+/// Where a key is. A key that is nowhere has no entry.
+enum Place {
+    Waiting {
+        priority: i32,
+        ticket: u64,
+    },
+    /// With a worker since, and added again since then with this priority.
+    Working {
+        since: Instant,
+        again: Option<i32>,
+    },
+}
+
+impl<T: Eq + Hash + Clone> State<T> {
+    pub fn new(name: String, aging: Duration) -> State<T> {
+        State {
+            places: HashMap::default(),
+            ready: Ready::new(aging),
+            delayed: Delayed::new(),
+            waiting: 0,
+            working: 0,
+            tickets: 0,
+            is_closed: false,
+            is_watched: false,
+            metrics: Metrics::new(name),
+        }
+    }
+
+    /// Adds a key; whether there is now one more to be taken.
+    pub fn add(&mut self, key: T, priority: i32, now: Instant) -> bool {
+        if self.is_closed {
+            return false;
+        }
+        match self.places.get_mut(&key) {
+            None => {
+                self.metrics.adds += 1;
+                self.enqueue(key, priority, now);
+                true
+            }
+            Some(Place::Working { again, .. }) => {
+                if again.is_none() {
+                    self.metrics.adds += 1;
+                }
+                *again = Some(again.map_or(priority, |known| known.max(priority)));
+                false
+            }
+            Some(Place::Waiting { priority: known, .. }) if *known >= priority => false,
+            Some(Place::Waiting { .. }) => {
+                self.waiting -= 1;
+                self.enqueue(key, priority, now);
+                false
+            }
+        }
+    }
+
+    fn enqueue(&mut self, key: T, priority: i32, now: Instant) {
+        self.tickets += 1;
+        let ticket = self.tickets;
+        self.places.insert(key.clone(), Place::Waiting { priority, ticket });
+        self.ready.push(priority, Waiting { key, ticket, since: now });
+        self.waiting += 1;
+    }
+
+    /// Adds a key later; whether that is sooner than whoever watches the clock knows.
+    pub fn delay(&mut self, key: T, due: Instant) -> bool {
+        !self.is_closed && self.delayed.push(key, due)
+    }
+
+    /// Hands out the next key.
+    pub fn take(&mut self, now: Instant) -> Next<T> {
+        while let Some(key) = self.delayed.pop(now) {
+            self.add(key, 0, now);
+        }
+        while let Some(waiting) = self.ready.pop() {
+            if let Some(key) = self.hand_out(waiting, now) {
+                return Next::Key(key);
+            }
+        }
+        if self.is_closed && !self.will_come_again() {
+            return Next::Closed;
+        }
+        let due = self.delayed.next_due().filter(|_| !self.is_watched);
+        self.is_watched |= due.is_some();
+        Next::Nothing { due }
+    }
+
+    fn hand_out(&mut self, waiting: Waiting<T>, now: Instant) -> Option<T> {
+        let Waiting { key, ticket, since } = waiting;
+        match self.places.get_mut(&key) {
+            Some(place @ Place::Waiting { .. }) if place.has(ticket) => {
+                *place = Place::Working { since: now, again: None };
+            }
+            _ => return None,
+        }
+        self.waiting -= 1;
+        self.working += 1;
+        self.metrics.queued.observe(now - since);
+        Some(key)
+    }
+
+    /// Ends the work on a key; whether it can be taken again.
+    pub fn done(&mut self, key: &T, now: Instant) -> bool {
+        let Entry::Occupied(place) = self.places.entry(key.clone()) else { return false };
+        let Place::Working { since, again } = *place.get() else { return false };
+        let (key, _) = place.remove_entry();
+        self.working -= 1;
+        self.metrics.worked.observe(now - since);
+        if let Some(priority) = again {
+            self.enqueue(key, priority, now);
+        }
+        again.is_some()
+    }
+
+    /// Whether somebody else should be woken: there is more to take, or a clock to be watched.
+    pub fn has_more(&mut self) -> bool {
+        self.waiting > 0 || !self.is_watched && self.delayed.next_due().is_some()
+    }
+
+    /// Whether a key that a worker has was added again and is handed out once more.
+    fn will_come_again(&self) -> bool {
+        self.working > 0
+            && self.places.values().any(|place| matches!(place, Place::Working { again: Some(_), .. }))
+    }
+
+    pub fn close(&mut self) {
+        self.is_closed = true;
+        self.delayed.clear();
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// Whether the queue is closed and nothing is left.
+    pub fn is_drained(&self) -> bool {
+        self.is_closed && self.waiting == 0 && self.working == 0
+    }
+
+    pub fn len(&self) -> usize {
+        self.waiting
+    }
+
+    /// What happened so far, and how it stands now.
+    pub fn measure(&self, now: Instant) -> Metrics {
+        let running = self.places.values().filter_map(|place| match place {
+            Place::Working { since, .. } => Some(now - *since),
+            Place::Waiting { .. } => None,
+        });
+        let mut metrics = self.metrics.clone();
+        metrics.depth = self.waiting;
+        for time in running {
+            metrics.unfinished += time;
+            metrics.longest_running = metrics.longest_running.max(time);
+        }
+        metrics
+    }
+}
+
+impl Place {
+    fn has(&self, wanted: u64) -> bool {
+        matches!(self, Place::Waiting { ticket, .. } if *ticket == wanted)
+    }
+}

@@ -1,0 +1,23 @@
+//! Where the time of day and chance come from. Nothing else in this crate reads the wall clock or draws a number; waiting
+//! is tokio's, which tests pause.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+
+/// Tells the time of day.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// Draws a number from 0 up to 1, another each time.
+pub type Chance = Arc<dyn Fn() -> f64 + Send + Sync>;
+
+/// The time of day.
+pub fn wall_clock() -> Clock {
+    Arc::new(Timestamp::now)
+}
+
+/// Numbers from the keys that the standard library draws for its hash maps.
+pub fn chance() -> Chance {
+    Arc::new(|| (RandomState::new().hash_one(0) >> 11) as f64 / (1u64 << 53) as f64)
+}

@@ -1,0 +1,315 @@
+//! What to list and watch, and one request of each kind.
+
+use std::io;
+use std::marker::PhantomData;
+
+use futures_util::io::{AsyncBufRead, AsyncBufReadExt};
+use kube::Client;
+use kube::api::{ListParams, WatchParams};
+use kube::core::{Request, Status};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::cache::{Entry, Version};
+use crate::fifo::Delta;
+
+/// How the first state is fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Initial {
+    /// By a list, so many objects at a time.
+    Pages(u32),
+    /// By a watch that begins with what there is; by a list if the server cannot do that.
+    Stream,
+}
+
+/// What to follow.
+pub struct ListWatch<K> {
+    client: Client,
+    path: String,
+    /// Which objects, by their labels.
+    pub labels: Option<String>,
+    /// Which objects, by their fields.
+    pub fields: Option<String>,
+    /// Ask for metadata alone; objects then have nothing else.
+    pub metadata_only: bool,
+    /// How the first state is fetched.
+    pub initial: Initial,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K> Clone for ListWatch<K> {
+    fn clone(&self) -> ListWatch<K> {
+        ListWatch {
+            client: self.client.clone(),
+            path: self.path.clone(),
+            labels: self.labels.clone(),
+            fields: self.fields.clone(),
+            metadata_only: self.metadata_only,
+            initial: self.initial,
+            kind: PhantomData,
+        }
+    }
+}
+
+/// Why a list or watch failed.
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    /// The server does not remember the version from which to go on; list again.
+    #[error("the version is too old: {0}")]
+    Expired(String),
+    /// The server, or the way to it, failed.
+    #[error(transparent)]
+    Client(#[from] kube::Error),
+    /// The server said something that cannot be read.
+    #[error("cannot read what the server sent: {0}")]
+    Read(#[from] serde_json::Error),
+    /// The connection broke.
+    #[error("the watch broke off: {0}")]
+    Broken(#[from] io::Error),
+    /// The server ended the watch with an error.
+    #[error("the server ended the watch: {}", .0.message)]
+    Refused(Box<Status>),
+}
+
+impl WatchError {
+    /// Whether the server cannot begin a watch with what there is.
+    fn is_unsupported(&self) -> bool {
+        matches!(self, WatchError::Client(kube::Error::Api(status)) if matches!(status.code, 400 | 422))
+    }
+}
+
+/// A part of a list.
+#[derive(Debug)]
+pub struct Page<K> {
+    /// The objects.
+    pub entries: Vec<Entry<K>>,
+    /// As of when.
+    pub version: String,
+    /// How to ask for the next part; empty at the end.
+    pub next: String,
+}
+
+#[derive(Deserialize)]
+struct RawList<'a> {
+    metadata: ListMetadata,
+    #[serde(borrow, default)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[derive(Default)]
+struct ListMetadata {
+    resource_version: String,
+    r#continue: String,
+}
+
+impl<K: kube::Resource> ListWatch<K>
+where
+    K::DynamicType: Default,
+{
+    /// Follows all objects of the kind, in every namespace.
+    pub fn all(client: Client) -> ListWatch<K> {
+        ListWatch::new(client, &K::DynamicType::default(), None)
+    }
+
+    /// Follows the objects in one namespace.
+    pub fn namespaced(client: Client, namespace: &str) -> ListWatch<K> {
+        ListWatch::new(client, &K::DynamicType::default(), Some(namespace))
+    }
+}
+
+impl<K: kube::Resource> ListWatch<K> {
+    /// Follows a kind that is known at run time, in a namespace or in all.
+    pub fn new(client: Client, kind: &K::DynamicType, namespace: Option<&str>) -> ListWatch<K> {
+        ListWatch {
+            client,
+            path: K::url_path(kind, namespace),
+            labels: None,
+            fields: None,
+            metadata_only: false,
+            initial: Initial::Pages(500),
+            kind: PhantomData,
+        }
+    }
+}
+
+impl<K> ListWatch<K> {
+    /// The path of what is followed.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// What is followed, in one line: the path, and what is chosen of it.
+    pub fn name(&self) -> String {
+        let label = self.labels.as_ref().map(|labels| format!("labelSelector={labels}"));
+        let field = self.fields.as_ref().map(|fields| format!("fieldSelector={fields}"));
+        let metadata = self.metadata_only.then(|| "metadata".to_string());
+        let chosen: Vec<String> = [label, field, metadata].into_iter().flatten().collect();
+        if chosen.is_empty() { self.path.clone() } else { format!("{}?{}", self.path, chosen.join("&")) }
+    }
+
+    /// One part of a list. `version` is empty for the latest state, `0` for any.
+    pub async fn list(&self, version: &str, next: &str) -> Result<Page<K>, WatchError> {
+        let limit = match self.initial {
+            Initial::Pages(limit) => Some(limit).filter(|limit| *limit > 0),
+            Initial::Stream => None,
+        };
+        let mut params = ListParams {
+            label_selector: self.labels.clone(),
+            field_selector: self.fields.clone(),
+            limit,
+            ..ListParams::default()
+        };
+        if !next.is_empty() {
+            params.continue_token = Some(next.into());
+        } else if !version.is_empty() {
+            params = params.at(version);
+        }
+        let request = Request::new(&self.path);
+        let request = if self.metadata_only { request.list_metadata(&params) } else { request.list(&params) };
+        let text = self.client.request_text(request.map_err(kube::Error::BuildRequest)?).await;
+        read_page(&text.map_err(expired)?)
+    }
+
+    /// A watch from `version` on.
+    pub async fn watch(&self, version: &str, seconds: u32) -> Result<WatchStream<K>, WatchError> {
+        self.stream(self.watch_params(seconds), version).await
+    }
+
+    /// A watch that begins with what there is; none if the server cannot do that.
+    pub async fn watch_initial(&self, seconds: u32) -> Result<Option<WatchStream<K>>, WatchError> {
+        let params = self.watch_params(seconds).initial_events();
+        match self.stream(params, "").await {
+            Ok(stream) => Ok(Some(stream)),
+            Err(error) if error.is_unsupported() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn watch_params(&self, seconds: u32) -> WatchParams {
+        WatchParams {
+            label_selector: self.labels.clone(),
+            field_selector: self.fields.clone(),
+            timeout: Some(seconds),
+            ..WatchParams::default()
+        }
+    }
+
+    async fn stream(&self, params: WatchParams, version: &str) -> Result<WatchStream<K>, WatchError> {
+        let request = Request::new(&self.path);
+        let request = match self.metadata_only {
+            true => request.watch_metadata(&params, version),
+            false => request.watch(&params, version),
+        };
+        let body = self.client.request_stream(request.map_err(kube::Error::BuildRequest)?).await;
+        Ok(WatchStream { body: Box::pin(body.map_err(expired)?), line: Vec::new(), kind: PhantomData })
+    }
+}
+
+fn expired(error: kube::Error) -> WatchError {
+    match error {
+        kube::Error::Api(status) if status.code == 410 => WatchError::Expired(status.message.clone()),
+        error => WatchError::Client(error),
+    }
+}
+
+fn read_page<K>(text: &str) -> Result<Page<K>, WatchError> {
+    let list: RawList = serde_json::from_str(text)?;
+    let items = list.items.unwrap_or_default();
+    let entries = items.iter().map(|item| Entry::of_json(item.get().as_bytes())).collect::<Result<_, _>>()?;
+    Ok(Page { entries, version: list.metadata.resource_version, next: list.metadata.r#continue })
+}
+
+/// A watch that runs.
+pub struct WatchStream<K> {
+    body: std::pin::Pin<Box<dyn AsyncBufRead + Send>>,
+    line: Vec<u8>,
+    kind: PhantomData<fn() -> K>,
+}
+
+/// Something that a watch says.
+#[derive(Debug)]
+pub enum Said<K> {
+    /// Something happened to an object.
+    Delta(Delta<K>),
+    /// Nothing happened up to this version.
+    Bookmark {
+        /// The version.
+        version: String,
+        /// Whether what there was when the watch began has now been told.
+        initial_end: bool,
+    },
+}
+
+#[derive(Deserialize)]
+struct RawEvent<'a> {
+    #[serde(borrow)]
+    r#type: &'a str,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct BookmarkObject {
+    metadata: kube::api::ObjectMeta,
+}
+
+impl<K> WatchStream<K> {
+    /// The next thing; none when the server ended the watch.
+    pub async fn next(&mut self) -> Result<Option<Said<K>>, WatchError> {
+        self.line.clear();
+        if self.body.read_until(b'\n', &mut self.line).await? == 0 {
+            return Ok(None);
+        }
+        // A line that was cut off was never sent as far as we are concerned.
+        if self.line.last() != Some(&b'\n') && serde_json::from_slice::<RawEvent>(&self.line).is_err() {
+            return Ok(None);
+        }
+        read_event(&self.line).map(Some)
+    }
+}
+
+fn read_event<K>(line: &[u8]) -> Result<Said<K>, WatchError> {
+    let event: RawEvent = serde_json::from_slice(line)?;
+    let text = event.object.get();
+    let entry = || Entry::of_json(text.as_bytes());
+    Ok(Said::Delta(match event.r#type {
+        "ADDED" => Delta::Added(entry()?),
+        "MODIFIED" => Delta::Updated(entry()?),
+        "DELETED" => Delta::Deleted(entry()?),
+        "BOOKMARK" => return read_bookmark(text),
+        _ => return Err(refused(serde_json::from_str(text)?)),
+    }))
+}
+
+fn read_bookmark<K>(text: &str) -> Result<Said<K>, WatchError> {
+    let BookmarkObject { metadata } = serde_json::from_str(text)?;
+    let initial_end =
+        metadata.annotations.is_some_and(|notes| notes.contains_key("k8s.io/initial-events-end"));
+    Ok(Said::Bookmark { version: metadata.resource_version.unwrap_or_default(), initial_end })
+}
+
+fn refused(status: Status) -> WatchError {
+    match status.code {
+        410 => WatchError::Expired(status.message),
+        _ => WatchError::Refused(Box::new(status)),
+    }
+}
+
+impl<K> Said<K> {
+    /// Up to when everything is known with this.
+    pub(crate) fn version(&self) -> Version {
+        match self {
+            Said::Delta(delta) => delta.entry().version(),
+            Said::Bookmark { version, .. } => Version::parse(version),
+        }
+    }
+}
+
+impl<K> Page<K> {
+    /// As of when the list is.
+    pub fn as_of(&self) -> Version {
+        Version::parse(&self.version)
+    }
+}

@@ -1,0 +1,248 @@
+//! Follows a kind for as long as it is wanted: lists it, watches it, resumes, and lists again when it must.
+//!
+//! Invariant: no event is lost. Whatever the connection does, the sink hears either every event after the
+//! version that it has, or a list that replaces everything.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::backoff::Backoff;
+use super::list_watch::{ListWatch, Said, WatchError, WatchStream};
+use super::metrics::Meter;
+use crate::cache::{Entry, Store, Version};
+use crate::fifo::{Delta, DeltaFifo};
+
+/// How long a watch is asked to last, at least; some last twice as long, so that not all end at once.
+const WATCH_TIME: Duration = Duration::from_secs(300);
+/// A watch that ends sooner and said nothing has failed.
+const TOO_SHORT: Duration = Duration::from_secs(1);
+
+/// Hears what happens.
+pub trait Sink<K>: Send {
+    /// Everything that was known is replaced by this.
+    fn replace(&mut self, entries: Vec<Entry<K>>, version: Version);
+
+    /// Something happened to one object.
+    fn change(&mut self, delta: Delta<K>);
+
+    /// Nothing more happened up to this version.
+    fn bookmark(&mut self, version: Version);
+}
+
+impl<K: Send + Sync> Sink<K> for DeltaFifo<K> {
+    fn replace(&mut self, entries: Vec<Entry<K>>, version: Version) {
+        DeltaFifo::replace(self, entries, version);
+    }
+
+    fn change(&mut self, delta: Delta<K>) {
+        self.push(delta);
+    }
+
+    fn bookmark(&mut self, version: Version) {
+        self.advance(version);
+    }
+}
+
+impl<K: Send + Sync> Sink<K> for Store<K> {
+    fn replace(&mut self, entries: Vec<Entry<K>>, version: Version) {
+        Store::replace(self, entries, version);
+    }
+
+    fn change(&mut self, delta: Delta<K>) {
+        let version = delta.entry().version();
+        if delta.is_gone() {
+            self.remove(delta.entry().key());
+        } else {
+            self.insert(delta.entry().clone());
+        }
+        self.advance(version);
+    }
+
+    fn bookmark(&mut self, version: Version) {
+        self.advance(version);
+    }
+}
+
+/// Told of every failure; what failed is tried again whatever it does.
+pub type ErrorHandler = Arc<dyn Fn(&WatchError) + Send + Sync>;
+
+/// Changes an object's text before it is kept.
+pub type Transform = Arc<dyn Fn(&mut serde_json::Value) + Send + Sync>;
+
+/// Follows a kind and tells a sink.
+pub struct Reflector<K, S> {
+    source: ListWatch<K>,
+    sink: S,
+    /// How long to wait after failures.
+    pub backoff: Backoff,
+    /// Told of failures.
+    pub on_error: Option<ErrorHandler>,
+    /// Changes objects before they are kept, to drop what nobody needs.
+    pub transform: Option<Transform>,
+    /// Counts what is done.
+    pub meter: Meter,
+    /// The version up to which the sink knows everything; none if it must list.
+    version: Option<Version>,
+}
+
+impl<K: Send + Sync + 'static, S: Sink<K>> Reflector<K, S> {
+    /// Follows `source`.
+    pub fn new(source: ListWatch<K>, sink: S) -> Reflector<K, S> {
+        Reflector {
+            meter: Meter::new(source.name()),
+            source,
+            sink,
+            backoff: Backoff::default(),
+            on_error: None,
+            transform: None,
+            version: None,
+        }
+    }
+
+    /// Follows until the future is dropped.
+    pub async fn run(mut self) -> std::convert::Infallible {
+        loop {
+            let outcome = match self.version {
+                None => self.begin().await,
+                Some(version) => self.resume(version).await,
+            };
+            if let Err(error) = outcome {
+                self.recover(&error).await;
+            }
+        }
+    }
+
+    /// Waits, and lists again if what was known is too old to go on from.
+    async fn recover(&mut self, error: &WatchError) {
+        self.meter.error();
+        if let Some(on_error) = &self.on_error {
+            on_error(error);
+        }
+        tracing::debug!(%error, "watching failed");
+        let expired = matches!(error, WatchError::Expired(_));
+        if expired && self.version.take().is_some() {
+            return;
+        }
+        let wait = self.backoff.next_wait();
+        sleep(wait).await;
+    }
+
+    async fn begin(&mut self) -> Result<(), WatchError> {
+        if self.source.initial == super::Initial::Stream {
+            let seconds = self.watch_seconds();
+            if let Some(stream) = self.source.watch_initial(seconds).await? {
+                return self.follow_initial(stream).await;
+            }
+        }
+        self.list().await
+    }
+
+    /// Lists page by page, all of one moment.
+    async fn list(&mut self) -> Result<(), WatchError> {
+        let started = Instant::now();
+        self.meter.begin_list();
+        let mut page = self.source.list("", "").await?;
+        let mut entries = std::mem::take(&mut page.entries);
+        while !page.next.is_empty() {
+            page = self.source.list("", &page.next).await?;
+            entries.append(&mut page.entries);
+        }
+        let entries = self.transformed_all(entries)?;
+        self.replace(entries, page.as_of(), started);
+        Ok(())
+    }
+
+    fn replace(&mut self, entries: Vec<Entry<K>>, version: Version, started: Instant) {
+        self.meter.end_list(entries.len(), version, started.elapsed());
+        self.sink.replace(entries, version);
+        self.version = Some(version);
+    }
+
+    async fn follow_initial(&mut self, mut stream: WatchStream<K>) -> Result<(), WatchError> {
+        let started = Instant::now();
+        self.meter.begin_list();
+        let mut entries = Vec::new();
+        loop {
+            match stream.next().await? {
+                // It ended before all was told: begin again.
+                None => return Err(broken_off()),
+                Some(Said::Delta(delta)) if !delta.is_gone() => {
+                    entries.push(self.transformed(delta.entry().clone())?)
+                }
+                Some(Said::Bookmark { version, initial_end: true }) => {
+                    self.replace(entries, Version::parse(&version), started);
+                    return self.follow(stream).await;
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    async fn resume(&mut self, version: Version) -> Result<(), WatchError> {
+        let stream = self.source.watch(&version.to_string(), self.watch_seconds()).await?;
+        self.follow(stream).await
+    }
+
+    /// Passes on what a watch says until it ends. One that ends at once and said nothing has failed.
+    async fn follow(&mut self, stream: WatchStream<K>) -> Result<(), WatchError> {
+        self.meter.begin_watch();
+        let (started, mut n_said) = (Instant::now(), 0);
+        let outcome = self.pass_on(stream, &mut n_said).await;
+        let is_short = n_said == 0 && started.elapsed() < TOO_SHORT;
+        self.meter.end_watch(n_said, started.elapsed(), is_short);
+        match outcome {
+            Ok(()) if is_short => Err(broken_off()),
+            outcome => outcome,
+        }
+    }
+
+    async fn pass_on(&mut self, mut stream: WatchStream<K>, n_said: &mut u64) -> Result<(), WatchError> {
+        while let Some(said) = stream.next().await? {
+            *n_said += 1;
+            let version = said.version();
+            self.meter.event(version, matches!(said, Said::Delta(_)));
+            match said {
+                Said::Delta(delta) => {
+                    let delta = self.transformed_delta(delta)?;
+                    self.sink.change(delta);
+                }
+                Said::Bookmark { .. } => self.sink.bookmark(version),
+            }
+            self.version = self.version.max(Some(version));
+        }
+        Ok(())
+    }
+
+    fn watch_seconds(&self) -> u32 {
+        self.backoff.jitter(WATCH_TIME).as_secs() as u32
+    }
+
+    fn transformed(&self, entry: Entry<K>) -> Result<Entry<K>, WatchError> {
+        let Some(transform) = &self.transform else { return Ok(entry) };
+        let mut value = serde_json::from_slice(entry.text())?;
+        transform(&mut value);
+        Ok(Entry::of_json(serde_json::to_vec(&value)?)?)
+    }
+
+    fn transformed_all(&self, entries: Vec<Entry<K>>) -> Result<Vec<Entry<K>>, WatchError> {
+        match self.transform {
+            None => Ok(entries),
+            Some(_) => entries.into_iter().map(|entry| self.transformed(entry)).collect(),
+        }
+    }
+
+    fn transformed_delta(&self, delta: Delta<K>) -> Result<Delta<K>, WatchError> {
+        Ok(match delta {
+            Delta::Added(entry) => Delta::Added(self.transformed(entry)?),
+            Delta::Updated(entry) => Delta::Updated(self.transformed(entry)?),
+            Delta::Deleted(entry) => Delta::Deleted(self.transformed(entry)?),
+            other => other,
+        })
+    }
+}
+
+fn broken_off() -> WatchError {
+    std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into()
+}

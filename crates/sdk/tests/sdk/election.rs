@@ -1,0 +1,175 @@
+//! Elections: one leads, and nobody else before it stopped.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mizzen_sdk::election::{Election, Options, SetupError};
+use serde_json::Value;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::wire::Wire;
+
+const SECOND: Duration = Duration::from_secs(1);
+const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases/test";
+
+/// Who leads right now, and when each began and ended. Two at once are noted at once.
+#[derive(Clone, Default)]
+struct Throne(Arc<Mutex<Vec<String>>>, Arc<Mutex<Option<String>>>);
+
+/// Somebody on the throne.
+struct Reign(Throne, String);
+
+impl Throne {
+    fn take(&self, name: &str) -> Reign {
+        let before = self.1.lock().unwrap().replace(name.into());
+        assert_eq!(before, None, "{name} began while another led");
+        self.0.lock().unwrap().push(format!("+{name}"));
+        Reign(self.clone(), name.into())
+    }
+
+    fn history(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Reign {
+    fn drop(&mut self) {
+        *self.0.1.lock().unwrap() = None;
+        self.0.0.lock().unwrap().push(format!("-{}", self.1));
+    }
+}
+
+fn options(name: &str) -> Options {
+    Options { chance: Arc::new(|| 0.5), ..Options::new(name) }
+}
+
+/// Stands for election and leads for `time`.
+fn stand(wire: &Wire, throne: &Throne, options: Options, time: Duration) -> JoinHandle<Option<()>> {
+    let (throne, name) = (throne.clone(), options.identity.clone());
+    let election = Election::new(wire.client(), "default", "test", options).unwrap();
+    tokio::spawn(election.lead(async move {
+        let _reign = throne.take(&name);
+        sleep(time).await;
+    }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_leads_after_the_other_and_what_is_given_back_is_taken_at_once() {
+    let (wire, throne) = (Wire::new().await, Throne::default());
+    let a = stand(&wire, &throne, options("a"), 60 * SECOND);
+    sleep(SECOND).await;
+    let b = stand(&wire, &throne, options("b"), 10 * SECOND);
+    sleep(58 * SECOND).await;
+    assert_eq!(throne.history(), ["+a"]);
+    assert_eq!(a.await.unwrap(), Some(()));
+    let ended = Instant::now();
+    assert_eq!(b.await.unwrap(), Some(()));
+    assert!(ended.elapsed() < 13 * SECOND, "it waited although the lease was given back");
+    assert_eq!(throne.history(), ["+a", "-a", "+b", "-b"]);
+    let lease = wire.send("GET", LEASE, Value::Null).await;
+    assert_eq!(lease["spec"]["holderIdentity"], "");
+    assert_eq!(lease["spec"]["leaseTransitions"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_vanished_is_replaced_when_its_lease_has_run_out() {
+    let (wire, throne) = (Wire::new().await, Throne::default());
+    let a = stand(&wire, &throne, options("a"), 3600 * SECOND);
+    sleep(30 * SECOND).await;
+    let b = stand(&wire, &throne, options("b"), SECOND);
+    sleep(5 * SECOND).await;
+    a.abort();
+    let vanished = Instant::now();
+    b.await.unwrap();
+    let took = vanished.elapsed().as_secs();
+    assert!((13..=20).contains(&took), "it took {took} s");
+    assert_eq!(throne.history(), ["+a", "-a", "+b", "-b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_is_cut_off_stops_before_another_leads() {
+    let (wire, throne) = (Wire::new().await, Throne::default());
+    let (near, far) = (wire.another(), wire.another());
+    let a = stand(&near, &throne, options("a"), 3600 * SECOND);
+    sleep(30 * SECOND).await;
+    let b = stand(&far, &throne, options("b"), SECOND);
+    sleep(7 * SECOND).await;
+    near.cut_off();
+    let cut = Instant::now();
+    assert_eq!(a.await.unwrap(), None, "it did not notice");
+    assert!(cut.elapsed() <= 10 * SECOND, "it led on for {:?}", cut.elapsed());
+    assert_eq!(throne.history(), ["+a", "-a"]);
+    b.await.unwrap();
+    assert_eq!(throne.history(), ["+a", "-a", "+b", "-b"]);
+}
+
+/// Clocks that run differently are times that are shorter for one and longer for the other.
+#[tokio::test(start_paused = true)]
+async fn two_never_lead_at_once_with_clocks_that_drift_as_far_as_is_tolerated() {
+    let plain = options("");
+    let drift = plain.tolerated_drift();
+    assert!((drift - 0.2).abs() < 1e-9, "{drift}");
+    for offset in 0..20 {
+        let (wire, throne) = (Wire::new().await, Throne::default());
+        let (near, far) = (wire.another(), wire.another());
+        // What the lease says counts by whichever clock reads it, so that it must not say more than the fast one waits.
+        let slow = Options {
+            lease_duration: 12 * SECOND,
+            renew_deadline: plain.renew_deadline.mul_f64(1.0 + drift - 0.01),
+            ..options("a")
+        };
+        let a = stand(&near, &throne, slow, 3600 * SECOND);
+        sleep(30 * SECOND).await;
+        let fast = Options {
+            lease_duration: plain.lease_duration.mul_f64(1.0 - drift + 0.01),
+            renew_deadline: plain.renew_deadline.mul_f64(1.0 - drift),
+            retry_period: Duration::from_millis(100),
+            ..options("b")
+        };
+        let b = stand(&far, &throne, fast, SECOND);
+        sleep(Duration::from_millis(7_000 + 100 * offset)).await;
+        near.cut_off();
+        a.await.unwrap();
+        b.await.unwrap();
+        assert_eq!(throne.history(), ["+a", "-a", "+b", "-b"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_watches_an_election_sees_who_leads_and_whether_it_hangs() {
+    let (wire, throne) = (Wire::new().await, Throne::default());
+    stand(&wire, &throne, options("a"), 3600 * SECOND);
+    sleep(SECOND).await;
+    let way = wire.another();
+    let election = Election::new(way.client(), "default", "test", options("b")).unwrap();
+    let mut observer = election.observe();
+    let waiting = tokio::spawn(election.lead(std::future::pending::<()>()));
+    let state = timeout(60 * SECOND, observer.changed()).await.expect("nothing is seen");
+    assert_eq!((state.leader.as_str(), state.leading), ("a", false));
+    assert!(observer.is_healthy(SECOND), "who waits is well");
+    assert!(observer.metrics().contains("leader_election_master_status{name=\"test\"} 0"));
+    waiting.abort();
+
+    let own = Election::new(way.client(), "default", "other", options("c")).unwrap();
+    let observer = own.observe();
+    // The work never lets the renewal run, as if the process hung.
+    let leading = own.lead(async { sleep(SECOND).await });
+    tokio::pin!(leading);
+    assert!(timeout(SECOND / 2, &mut leading).await.is_err());
+    assert!(observer.state().leading && observer.is_healthy(SECOND));
+    assert!(observer.metrics().contains("leader_election_master_status{name=\"other\"} 1"));
+    tokio::time::advance(17 * SECOND).await;
+    assert!(!observer.is_healthy(SECOND), "it was not polled for longer than its lease lasts");
+}
+
+#[tokio::test]
+async fn times_that_make_no_sense_are_refused() {
+    let client = Wire::new().await.client();
+    let check = |options: Options, expected: SetupError| {
+        assert_eq!(Election::new(client.clone(), "default", "test", options).err(), Some(expected));
+    };
+    check(options(""), SetupError::Nobody);
+    check(Options { lease_duration: 10 * SECOND, ..options("a") }, SetupError::LeaseTooShort);
+    check(Options { retry_period: 9 * SECOND, ..options("a") }, SetupError::DeadlineTooShort);
+}

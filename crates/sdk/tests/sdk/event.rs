@@ -1,0 +1,198 @@
+//! Events: told once, counted, combined, left out, never waited for.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::jiff::Timestamp;
+use mizzen_sdk::event::{ApiSink, Broadcaster, Limits, Note, Sink, Told};
+use mizzen_sdk::seam::Clock;
+use serde_json::{Value, json};
+
+use crate::wire::Wire;
+
+/// A clock that a test moves.
+#[derive(Clone, Default)]
+struct Hands(Arc<AtomicI64>);
+
+impl Hands {
+    fn clock(&self) -> Clock {
+        let seconds = self.0.clone();
+        Arc::new(move || {
+            Timestamp::from_second(1_700_000_000 + seconds.fetch_add(1, Ordering::Relaxed)).unwrap()
+        })
+    }
+}
+
+/// What was sent: `message xcount`.
+#[derive(Clone, Default)]
+struct Heard(Arc<Mutex<Vec<String>>>);
+
+impl Sink for Heard {
+    fn send<'a>(&'a mut self, told: &'a Told) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+        self.0.lock().unwrap().push(format!("{} x{}", told.occurrence.note.message, told.count));
+        Box::pin(std::future::ready(()))
+    }
+}
+
+fn object(name: &str) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".into()),
+        kind: Some("ConfigMap".into()),
+        name: Some(name.into()),
+        namespace: Some("default".into()),
+        ..ObjectReference::default()
+    }
+}
+
+/// What is heard of events about one object with these messages.
+async fn hear(limits: Limits, messages: impl IntoIterator<Item = String>) -> Vec<String> {
+    let heard = Heard::default();
+    let broadcaster = Broadcaster::with(vec![Box::new(heard.clone())], limits, Hands::default().clock());
+    let recorder = broadcaster.recorder("tester", "tester-0");
+    for message in messages {
+        recorder.record(&object("a"), Note::normal("Tested", "Testing", message));
+    }
+    broadcaster.stop().await;
+    heard.0.lock().unwrap().clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_again_is_counted() {
+    let messages = ["one", "one", "two", "one"].map(String::from);
+    assert_eq!(hear(Limits::default(), messages).await, ["one x1", "one x2", "two x1", "one x3"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_that_differ_only_in_their_message_become_one() {
+    let limits = Limits { similar: 3, ..Limits::default() };
+    let heard = hear(limits, (1..=5).map(|number| format!("m{number}"))).await;
+    let combined = "(combined from similar events): ";
+    let expected = [
+        "m1 x1".into(),
+        "m2 x1".into(),
+        format!("{combined}m3 x1"),
+        format!("{combined}m4 x2"),
+        format!("{combined}m5 x3"),
+    ];
+    assert_eq!(heard, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_talks_too_much_about_one_object_is_not_heard() {
+    let limits = Limits { burst: 3, refill_seconds: 5, ..Limits::default() };
+    let heard = hear(limits, (0..12).map(|_| "again".into())).await;
+    // Three at once, then one for every five seconds; each event comes a second after the other.
+    assert_eq!(heard, ["again x1", "again x2", "again x3", "again x4", "again x5"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_used_longest_ago_is_forgotten() {
+    let limits = Limits { remembered: 2, ..Limits::default() };
+    let messages = ["a", "b", "c", "a"].map(String::from);
+    assert_eq!(hear(limits, messages).await, ["a x1", "b x1", "c x1", "a x1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn recording_never_waits_and_what_is_too_much_is_counted() {
+    struct Stuck;
+    impl Sink for Stuck {
+        fn send<'a>(
+            &'a mut self,
+            _told: &'a Told,
+        ) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+            Box::pin(tokio::time::sleep(Duration::from_secs(1)))
+        }
+    }
+    let broadcaster = Broadcaster::new(vec![Box::new(Stuck)]);
+    let recorder = broadcaster.recorder("tester", "tester-0");
+    for number in 0..1500 {
+        recorder.record(&object(&format!("o{number}")), Note::warning("Tested", "Testing", "x"));
+    }
+    assert_eq!(broadcaster.dropped(), 500);
+    broadcaster.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_reach_the_server_in_both_forms_and_are_counted_there() {
+    for core in [true, false] {
+        let wire = Wire::new().await;
+        let sink = if core { ApiSink::core(wire.client()) } else { ApiSink::new(wire.client()) };
+        let broadcaster =
+            Broadcaster::with(vec![Box::new(sink)], Limits::default(), Hands::default().clock());
+        let recorder = broadcaster.recorder("example.com/tester", "tester-0");
+        for _ in 0..3 {
+            recorder
+                .record(&object("a"), Note::warning("Failed", "Testing", "it failed").related(object("b")));
+        }
+        broadcaster.stop().await;
+        let path = if core { "/api/v1/events" } else { "/apis/events.k8s.io/v1/events" };
+        let list = wire.send("GET", path, Value::Null).await;
+        let items = list["items"].as_array().unwrap();
+        assert_eq!(items.len(), 1, "{items:?}");
+        let event = &items[0];
+        assert_eq!(event["type"], "Warning");
+        if core {
+            assert_eq!((&event["count"], &event["message"]), (&json!(3), &json!("it failed")));
+            assert_eq!(event["source"]["component"], "example.com/tester");
+            assert_eq!(event["lastTimestamp"], "2023-11-14T22:13:22Z");
+        } else {
+            assert_eq!((&event["series"]["count"], &event["note"]), (&json!(3), &json!("it failed")));
+            assert_eq!(event["reportingController"], "example.com/tester");
+        }
+        assert_eq!(event["related"]["name"], "b");
+    }
+}
+
+/// The events that the server has of one that was recorded.
+async fn recorded(regarding: ObjectReference, note: Note) -> Value {
+    let wire = Wire::new().await;
+    let sink = ApiSink::new(wire.client());
+    let broadcaster = Broadcaster::with(vec![Box::new(sink)], Limits::default(), Hands::default().clock());
+    broadcaster.recorder("example.com/tester", "tester-0").record(&regarding, note);
+    broadcaster.stop().await;
+    wire.send("GET", "/apis/events.k8s.io/v1/events", Value::Null).await["items"].clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_has_annotations_and_as_much_of_its_message_as_fits() {
+    let note = Note::normal("Tested", "Testing", "\u{fc}".repeat(600)).annotated("example.com/a", "b");
+    let events = recorded(object("a"), note).await;
+    assert_eq!(events[0]["metadata"]["annotations"]["example.com/a"], "b");
+    let expected = format!("{}...", "\u{fc}".repeat(510));
+    assert_eq!(events[0]["note"], expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_of_objects_with_unusual_names_have_usual_ones() {
+    for name in ["system:node", "Upper", "-", "a..b", &"long".repeat(63)] {
+        let events = recorded(object(name), Note::normal("Tested", "Testing", "x")).await;
+        assert_eq!(events.as_array().unwrap().len(), 1, "{name}");
+        assert_eq!(events[0]["regarding"]["name"], *name);
+    }
+    let events = recorded(object("a.b-1"), Note::normal("Tested", "Testing", "x")).await;
+    assert!(events[0]["metadata"]["name"].as_str().unwrap().starts_with("a.b-1."), "{events}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_has_run_out_is_told_anew() {
+    let wire = Wire::new().await;
+    let sink = ApiSink::core(wire.client());
+    let broadcaster = Broadcaster::with(vec![Box::new(sink)], Limits::default(), Hands::default().clock());
+    let recorder = broadcaster.recorder("tester", "tester-0");
+    let path = "/api/v1/namespaces/default/events";
+    recorder.record(&object("a"), Note::normal("Tested", "Testing", "x"));
+    let name = loop {
+        let list = wire.send("GET", path, Value::Null).await;
+        if let Some(name) = list["items"][0]["metadata"]["name"].as_str() {
+            break name.to_string();
+        }
+        tokio::task::yield_now().await;
+    };
+    wire.send("DELETE", &format!("{path}/{name}"), Value::Null).await;
+    recorder.record(&object("a"), Note::normal("Tested", "Testing", "x"));
+    broadcaster.stop().await;
+    let list = wire.send("GET", path, Value::Null).await;
+    assert_eq!(list["items"][0]["count"], 2);
+}

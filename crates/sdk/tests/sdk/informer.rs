@@ -1,0 +1,350 @@
+//! Informers against a real server, over a connection that fails.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use mizzen_sdk::Key;
+use mizzen_sdk::cache::Version;
+use mizzen_sdk::informer::{Event, Handler, HandlerOptions, Informer, Options};
+use mizzen_sdk::watch::{Initial, ListWatch};
+use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
+
+use crate::wire::Wire;
+
+pub const PATH: &str = "/api/v1/namespaces/default/configmaps";
+pub const MINUTE: Duration = Duration::from_secs(60);
+
+/// What a handler heard, a word each: `+a` added, `~a=2` updated to 2, `-a` deleted.
+#[derive(Clone, Default)]
+pub struct Diary(Arc<Mutex<Vec<String>>>);
+
+impl Diary {
+    pub fn write(&self, event: &Event<ConfigMap>) {
+        let name = event.key().name();
+        let line = match event {
+            Event::Added { .. } => format!("+{name}"),
+            Event::Updated { new, .. } => format!("~{name}={}", step(new)),
+            Event::Deleted { unseen: false, .. } => format!("-{name}"),
+            Event::Deleted { unseen: true, .. } => format!("-{name}?"),
+        };
+        self.0.lock().unwrap().push(line);
+    }
+
+    pub fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+
+    pub fn handler(&self) -> impl Handler<ConfigMap> + use<> {
+        let diary = self.clone();
+        move |event: Event<ConfigMap>| diary.write(&event)
+    }
+}
+
+pub fn step(entry: &mizzen_sdk::cache::Entry<ConfigMap>) -> String {
+    let object = entry.object().unwrap();
+    object.data.as_ref().and_then(|data| data.get("step").cloned()).unwrap_or_default()
+}
+
+pub async fn create(wire: &Wire, name: &str) -> Value {
+    wire.send("POST", PATH, json!({"metadata": {"name": name}, "data": {"step": "0"}})).await
+}
+
+pub async fn change(wire: &Wire, name: &str, step: usize) -> Value {
+    wire.send("PATCH", &format!("{PATH}/{name}"), json!({"data": {"step": step.to_string()}})).await
+}
+
+async fn delete(wire: &Wire, name: &str) {
+    wire.send("DELETE", &format!("{PATH}/{name}"), Value::Null).await;
+}
+
+pub fn informer(wire: &Wire) -> Informer<ConfigMap> {
+    Informer::new(ListWatch::namespaced(wire.client(), "default"))
+}
+
+/// A server with one object, an informer that follows it, and what its handler heard first.
+async fn follow() -> (Wire, Informer<ConfigMap>, Diary) {
+    let wire = Wire::new().await;
+    create(&wire, "a").await;
+    let (informer, diary) = (informer(&wire), Diary::default());
+    let registration = informer.add_handler(diary.handler());
+    informer.start();
+    registration.wait_for_sync().await;
+    (wire, informer, diary)
+}
+
+pub fn version(written: &Value) -> Version {
+    Version::parse(written["metadata"]["resourceVersion"].as_str().unwrap())
+}
+
+/// Waits until the cache has seen what was written.
+pub async fn see(informer: &Informer<ConfigMap>, written: &Value) {
+    let key = Key::new("default", written["metadata"]["name"].as_str().unwrap());
+    timeout(10 * MINUTE, informer.wait_for(&key, version(written))).await.expect("the cache never saw it");
+}
+
+pub fn names(informer: &Informer<ConfigMap>) -> Vec<String> {
+    let mut names: Vec<String> = informer
+        .store()
+        .list()
+        .iter()
+        .map(|entry| format!("{}={}", entry.key().name(), step(entry)))
+        .collect();
+    names.sort();
+    names
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_follows_and_handlers_hear_of_everything() {
+    let (wire, informer, diary) = follow().await;
+    assert_eq!(diary.take(), ["+a"]);
+
+    change(&wire, "a", 1).await;
+    let written = create(&wire, "b").await;
+    delete(&wire, "a").await;
+    let last = change(&wire, "b", 2).await;
+    see(&informer, &written).await;
+    see(&informer, &last).await;
+    tokio::task::yield_now().await;
+    // The order of one object's events is that of the server.
+    let (a, b): (Vec<_>, Vec<_>) = diary.take().into_iter().partition(|line| line.contains('a'));
+    assert_eq!((a, b), (vec!["~a=1".into(), "-a".into()], vec!["+b".into(), "~b=2".into()]));
+    assert_eq!(names(&informer), ["b=2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_state_comes_in_pages_or_as_a_stream() {
+    for initial in [Initial::Pages(2), Initial::Pages(0), Initial::Stream] {
+        let wire = Wire::new().await;
+        for name in ["a", "b", "c", "d", "e"] {
+            create(&wire, name).await;
+        }
+        let mut source = ListWatch::namespaced(wire.client(), "default");
+        source.initial = initial;
+        let (informer, diary) = (Informer::new(source), Diary::default());
+        let registration = informer.add_handler(diary.handler());
+        informer.start();
+        timeout(MINUTE, registration.wait_for_sync()).await.expect("it never synced");
+        let mut heard = diary.take();
+        heard.sort();
+        assert_eq!(heard, ["+a", "+b", "+c", "+d", "+e"], "{initial:?}");
+        let written = change(&wire, "c", 7).await;
+        see(&informer, &written).await;
+        let n_lists = wire.n_lists.load(Ordering::Relaxed);
+        let expected = match initial {
+            Initial::Pages(2) => 3,
+            Initial::Pages(_) => 1,
+            Initial::Stream => 0,
+        };
+        assert_eq!(n_lists, expected, "{initial:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_cannot_stream_is_listed() {
+    let wire = Wire::new().await;
+    create(&wire, "a").await;
+    wire.faults(|faults| faults.refused = vec![422]);
+    let mut source = ListWatch::namespaced(wire.client(), "default");
+    source.initial = Initial::Stream;
+    let informer: Informer<ConfigMap> = Informer::new(source);
+    informer.start();
+    timeout(MINUTE, informer.wait_for_sync()).await.expect("it never synced");
+    assert_eq!(names(&informer), ["a=0"]);
+    assert_eq!(wire.n_lists.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_lost_or_told_twice_wherever_a_watch_breaks_off() {
+    let wire = Wire::new().await;
+    create(&wire, "a").await;
+    for cut in (0..2_000).step_by(7) {
+        change(&wire, "a", 0).await;
+        let (informer, diary) = (informer(&wire), Diary::default());
+        wire.faults(|faults| faults.cuts = vec![cut]);
+        let registration = informer.add_handler(diary.handler());
+        informer.start();
+        registration.wait_for_sync().await;
+        let mut last = Value::Null;
+        for step in 1..=5 {
+            last = change(&wire, "a", step).await;
+            tokio::task::yield_now().await;
+        }
+        see(&informer, &last).await;
+        tokio::task::yield_now().await;
+        assert_eq!(diary.take(), ["+a", "~a=1", "~a=2", "~a=3", "~a=4", "~a=5"], "cut after {cut} bytes");
+        informer.stop();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_watch_lists_again_and_what_went_unseen_is_deleted() {
+    let wire = Wire::new().await;
+    for name in ["a", "b"] {
+        create(&wire, name).await;
+    }
+    let (informer, diary) = (informer(&wire), Diary::default());
+    let gone = json!({"type": "ERROR", "object": {
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": "too old resource version: 1 (2)", "reason": "Expired", "code": 410,
+    }});
+    // The first watch fails before it says anything; what happens meanwhile is only in the second list.
+    wire.faults(|faults| faults.insert = Some((0, gone.to_string())));
+    let registration = informer.add_handler(diary.handler());
+    let seen = Arc::new(Mutex::new(false));
+    informer.start();
+    registration.wait_for_sync().await;
+    *seen.lock().unwrap() = true;
+    let recreated = {
+        delete(&wire, "a").await;
+        delete(&wire, "b").await;
+        create(&wire, "b").await
+    };
+    see(&informer, &recreated).await;
+    tokio::task::yield_now().await;
+    let heard = diary.take();
+    assert_eq!(heard[..2], ["+a", "+b"]);
+    assert!(heard.contains(&"-a".into()) || heard.contains(&"-a?".into()), "{heard:?}");
+    assert_eq!(
+        heard.iter().filter(|line| *line == "+b").count(),
+        2,
+        "another b is another object: {heard:?}"
+    );
+    assert_eq!(names(&informer), ["b=0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restarted_server_is_followed_on() {
+    let (wire, informer, diary) = follow().await;
+    for step in 1..5 {
+        wire.restart();
+        let written = change(&wire, "a", step).await;
+        see(&informer, &written).await;
+    }
+    tokio::task::yield_now().await;
+    assert_eq!(diary.take(), ["+a", "~a=1", "~a=2", "~a=3", "~a=4"]);
+    assert_eq!(wire.n_lists.load(Ordering::Relaxed), 1, "it listed again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_are_reported_and_waited_for_longer_each_time() {
+    let wire = Wire::new().await;
+    wire.faults(|faults| faults.refused = vec![500, 503, 500]);
+    let errors: Arc<Mutex<Vec<String>>> = Arc::default();
+    let log = errors.clone();
+    let mut options = Options {
+        on_error: Some(Arc::new(move |error| log.lock().unwrap().push(error.to_string()))),
+        ..Options::default()
+    };
+    options.backoff.chance = Arc::new(|| 0.0);
+    let informer: Informer<ConfigMap> =
+        Informer::with_options(ListWatch::namespaced(wire.client(), "default"), options);
+    let start = tokio::time::Instant::now();
+    informer.start();
+    informer.wait_for_sync().await;
+    let written = create(&wire, "a").await;
+    see(&informer, &written).await;
+    assert_eq!(errors.lock().unwrap().len(), 3);
+    assert_eq!(start.elapsed(), Duration::from_millis(800 + 1600 + 3200));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_comes_late_hears_of_everything_first() {
+    let wire = Wire::new().await;
+    create(&wire, "a").await;
+    let informer = informer(&wire);
+    informer.start();
+    informer.wait_for_sync().await;
+    let written = create(&wire, "b").await;
+    see(&informer, &written).await;
+    let diary = Diary::default();
+    let registration = informer.add_handler(diary.handler());
+    timeout(MINUTE, registration.wait_for_sync()).await.expect("it never synced");
+    let mut heard = diary.take();
+    heard.sort();
+    assert_eq!(heard, ["+a", "+b"]);
+    registration.remove();
+    let written = change(&wire, "a", 1).await;
+    see(&informer, &written).await;
+    tokio::task::yield_now().await;
+    assert!(diary.take().is_empty(), "it listens on although it was removed");
+}
+
+/// Takes a minute for each event.
+struct Slow(Diary);
+
+impl Handler<ConfigMap> for Slow {
+    async fn handle(&mut self, event: Event<ConfigMap>) {
+        sleep(MINUTE).await;
+        self.0.write(&event);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_handler_holds_up_nobody_and_hears_of_each_object_in_the_end() {
+    let wire = Wire::new().await;
+    create(&wire, "a").await;
+    let (informer, slow, fast) = (informer(&wire), Diary::default(), Diary::default());
+    let options = HandlerOptions { limit: 3, ..HandlerOptions::default() };
+    let registration = informer.add_handler_with(Slow(slow.clone()), options);
+    informer.add_handler(fast.handler());
+    informer.start();
+    informer.wait_for_sync().await;
+    create(&wire, "b").await;
+    let mut last = Value::Null;
+    for step in 1..=50 {
+        last = change(&wire, "a", step).await;
+        change(&wire, "b", step).await;
+    }
+    delete(&wire, "b").await;
+    let end = create(&wire, "c").await;
+    see(&informer, &last).await;
+    see(&informer, &end).await;
+    tokio::task::yield_now().await;
+    assert_eq!(fast.take().len(), 1 + 1 + 100 + 1 + 1);
+    assert!(registration.waiting() <= 3 + 3, "{} events wait", registration.waiting());
+    while registration.waiting() > 0 {
+        sleep(MINUTE).await;
+    }
+    sleep(2 * MINUTE).await;
+    let heard = slow.take();
+    assert!(heard.len() < 12, "{heard:?}");
+    assert_eq!(heard.iter().rfind(|line| line.contains('a')).unwrap(), "~a=50");
+    assert!(heard.contains(&"+c".into()), "{heard:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_may_hear_of_everything_again_and_again() {
+    let wire = Wire::new().await;
+    create(&wire, "a").await;
+    let (informer, diary) = (informer(&wire), Diary::default());
+    let options = HandlerOptions { resync: Some(MINUTE), ..HandlerOptions::default() };
+    informer.add_handler_with(diary.handler(), options);
+    informer.start();
+    informer.wait_for_sync().await;
+    sleep(MINUTE * 2 + MINUTE / 2).await;
+    assert_eq!(diary.take(), ["+a", "~a=0", "~a=0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_informer_that_was_stopped_begins_again_with_what_it_knows() {
+    let wire = Wire::new().await;
+    create(&wire, "a").await;
+    create(&wire, "b").await;
+    let (informer, diary) = (informer(&wire), Diary::default());
+    let registration = informer.add_handler(diary.handler());
+    informer.start();
+    registration.wait_for_sync().await;
+    informer.stop();
+    delete(&wire, "a").await;
+    let written = change(&wire, "b", 1).await;
+    diary.take();
+    informer.start();
+    see(&informer, &written).await;
+    tokio::task::yield_now().await;
+    let mut heard = diary.take();
+    heard.sort();
+    assert_eq!(heard, ["-a?", "~b=1"]);
+}

@@ -1,0 +1,10 @@
+//! The parts of controllers, each by itself and all together.
+
+mod election;
+mod event;
+mod informer;
+mod model;
+mod parts;
+mod queue;
+mod shared;
+mod wire;

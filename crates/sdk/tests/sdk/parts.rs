@@ -1,0 +1,250 @@
+//! The small parts: expectations, owners, conditions, writes, names, fields.
+
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Api, ObjectMeta};
+use kube::core::GroupVersionKind;
+use mizzen_sdk::discover::{self, Mapper, ScaleClient, ScaleError, Scheme, SchemeError};
+use mizzen_sdk::expectations::Expectations;
+use mizzen_sdk::owner::{self, OwnError};
+use mizzen_sdk::write::{self, Applier};
+use mizzen_sdk::{Key, condition};
+use serde_json::{Value, json};
+
+use crate::wire::Wire;
+
+#[test]
+fn keys_are_read_as_they_are_written() {
+    for text in ["default/web", "node-1"] {
+        assert_eq!(text.parse::<Key>().unwrap().to_string(), text);
+    }
+    assert_eq!("a/b/c".parse::<Key>().unwrap_err().to_string(), "unexpected key format: \"a/b/c\"");
+}
+
+#[tokio::test(start_paused = true)]
+async fn expectations_hold_back_until_everything_was_seen() {
+    let expectations = Expectations::default();
+    assert!(expectations.is_satisfied(&"web"));
+    expectations.expect_creations(&"web", 2);
+    expectations.expect_deletions(&"web", ["old".into()]);
+    expectations.creation_observed(&"web");
+    expectations.deletion_observed(&"web", "old");
+    expectations.deletion_observed(&"web", "old");
+    assert!(!expectations.is_satisfied(&"web"), "one is still to come");
+    expectations.creation_observed(&"web");
+    assert!(expectations.is_satisfied(&"web"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn expectations_are_given_up_when_nothing_comes() {
+    let expectations = Expectations::new(Duration::from_secs(60));
+    expectations.expect_creations(&"web", 1);
+    tokio::time::advance(Duration::from_secs(59)).await;
+    assert!(!expectations.is_satisfied(&"web"));
+    tokio::time::advance(Duration::from_secs(2)).await;
+    assert!(expectations.is_satisfied(&"web"));
+    expectations.expect_creations(&"web", 1);
+    expectations.forget(&"web");
+    assert!(expectations.is_satisfied(&"web"));
+}
+
+fn config_map(namespace: &str, name: &str, uid: &str) -> ConfigMap {
+    let text = |text: &str| Some(text.to_string()).filter(|text| !text.is_empty());
+    let metadata =
+        ObjectMeta { name: text(name), namespace: text(namespace), uid: text(uid), ..ObjectMeta::default() };
+    ConfigMap { metadata, ..ConfigMap::default() }
+}
+
+#[test]
+fn one_controls_and_no_other() {
+    let (first, second) = (config_map("default", "a", "1"), config_map("default", "b", "2"));
+    let mut object = config_map("default", "x", "");
+    owner::set_controller(&first, &(), &mut object).unwrap();
+    owner::set_controller(&first, &(), &mut object).unwrap();
+    assert_eq!(object.metadata.owner_references.as_ref().unwrap().len(), 1);
+    assert!(owner::is_controlled_by(&object, &first) && !owner::is_controlled_by(&object, &second));
+    let error = owner::set_controller(&second, &(), &mut object).unwrap_err();
+    assert_eq!(error.to_string(), "x is controlled by ConfigMap a already");
+    assert!(owner::remove_owner(&first, &mut object) && !owner::remove_owner(&first, &mut object));
+    owner::set_controller(&second, &(), &mut object).unwrap();
+}
+
+#[test]
+fn an_owner_must_be_stored_and_near() {
+    let mut object = config_map("default", "x", "");
+    let refused =
+        |owner: &ConfigMap, object: &mut ConfigMap| owner::set_controller(owner, &(), object).unwrap_err();
+    assert_eq!(refused(&config_map("default", "a", ""), &mut object), OwnError::Unstored);
+    assert!(matches!(refused(&config_map("other", "a", "1"), &mut object), OwnError::Namespace { .. }));
+    let namespace = Namespace {
+        metadata: ObjectMeta { name: Some("n".into()), uid: Some("3".into()), ..ObjectMeta::default() },
+        ..Namespace::default()
+    };
+    owner::set_controller(&namespace, &(), &mut object).unwrap();
+}
+
+#[test]
+fn finalizers_are_added_and_removed_once() {
+    let mut object = config_map("default", "x", "");
+    assert!(owner::add_finalizer(&mut object, "example.com/a"));
+    assert!(!owner::add_finalizer(&mut object, "example.com/a"));
+    assert!(owner::has_finalizer(&object, "example.com/a"));
+    assert!(owner::remove_finalizer(&mut object, "example.com/a"));
+    assert!(!owner::remove_finalizer(&mut object, "example.com/a"));
+}
+
+#[test]
+fn a_condition_keeps_its_time_until_its_status_changes() {
+    let at = |second| Timestamp::from_second(second).unwrap();
+    let mut conditions = Vec::new();
+    assert!(condition::set(&mut conditions, condition::new("Ready", true, "Fine", "", at(1))));
+    assert!(
+        !condition::set(&mut conditions, condition::new("Ready", true, "Fine", "", at(2))),
+        "nothing changed"
+    );
+    assert!(condition::set(&mut conditions, condition::new("Ready", true, "Finer", "", at(3))));
+    assert_eq!(conditions[0].last_transition_time.0, at(1));
+    assert!(condition::set(&mut conditions, condition::new("Ready", false, "Bad", "", at(4))));
+    assert_eq!(conditions[0].last_transition_time.0, at(4));
+    assert!(condition::is_false(&conditions, "Ready") && !condition::is_true(&conditions, "Ready"));
+    assert!(condition::remove(&mut conditions, "Ready") && condition::find(&conditions, "Ready").is_none());
+}
+
+const PATH: &str = "/api/v1/namespaces/default/configmaps";
+
+#[tokio::test(start_paused = true)]
+async fn an_update_that_lost_a_race_is_made_again_with_what_is_there() {
+    let wire = Wire::new().await;
+    wire.send("POST", PATH, json!({"metadata": {"name": "a"}, "data": {"n": "0"}})).await;
+    let api: Api<ConfigMap> = Api::namespaced(wire.client(), "default");
+    let writers: Vec<_> = (0..4)
+        .map(|writer| {
+            let api = api.clone();
+            tokio::spawn(async move {
+                let note = |object: &mut ConfigMap| {
+                    object.data.get_or_insert_default().insert(format!("writer-{writer}"), "x".into());
+                };
+                write::update(&api, "a", note).await
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.await.unwrap().unwrap();
+    }
+    assert_eq!(api.get("a").await.unwrap().data.unwrap().len(), 5);
+    let before = api.get("a").await.unwrap().metadata.resource_version;
+    let same = write::update(&api, "a", |_| {}).await.unwrap();
+    assert_eq!(same.metadata.resource_version, before, "nothing changed, yet it was written");
+    assert!(write::is_not_found(&write::update(&api, "missing", |_| {}).await.unwrap_err()));
+    let again = api.create(&Default::default(), &config_map("default", "a", "")).await.unwrap_err();
+    assert!(write::is_already_exists(&again));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_loses_every_race_is_told() {
+    let mut tries = 0;
+    let conflict =
+        || kube::Error::Api(Box::new(kube::core::Status::failure("no", "Conflict").with_code(409)));
+    let outcome: Result<(), _> = write::retry(|| {
+        tries += 1;
+        std::future::ready(Err(conflict()))
+    })
+    .await;
+    assert!(write::is_conflict(&outcome.unwrap_err()));
+    assert_eq!(tries, 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_applied_is_owned_and_goes_when_it_is_no_longer_named() {
+    let wire = Wire::new().await;
+    let api: Api<ConfigMap> = Api::namespaced(wire.client(), "default");
+    let wanted = |data: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data});
+    let (mine, polite) = (Applier::new("mine"), Applier::polite("polite"));
+    mine.apply(&api, "a", &wanted(json!({"x": "1", "y": "1"}))).await.unwrap();
+    let error = polite.apply(&api, "a", &wanted(json!({"x": "2"}))).await.unwrap_err();
+    assert!(write::is_conflict(&error), "{error}");
+    let applied = mine.apply(&api, "a", &wanted(json!({"x": "1"}))).await.unwrap();
+    assert_eq!(applied.data.unwrap().keys().collect::<Vec<_>>(), ["x"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn kinds_are_found_by_all_their_names_and_new_ones_without_a_restart() {
+    let wire = Wire::new().await;
+    let mapper = Mapper::new(wire.client());
+    for name in
+        ["deploy", "deployment", "deployments", "Deployment", "deployments.apps", "deployments.v1.apps"]
+    {
+        let found = mapper.find(name).await.unwrap();
+        assert_eq!(
+            (found.resource.plural.as_str(), found.resource.api_version.as_str()),
+            ("deployments", "apps/v1")
+        );
+    }
+    let pods = mapper.by_kind(&GroupVersionKind::gvk("", "v1", "Pod")).await.unwrap();
+    assert_eq!(pods.path(Some("default")), "/api/v1/namespaces/default/pods");
+    assert_eq!(mapper.by_resource(&pods.gvr()).await.unwrap(), pods);
+    assert_eq!(mapper.find("nodes").await.unwrap().path(Some("ignored")), "/api/v1/nodes");
+    assert!(mapper.by_category("all").await.unwrap().contains(&pods));
+    let error = mapper.find("shirts").await.unwrap_err();
+    assert_eq!(error.to_string(), "the server doesn't have a resource type \"shirts\"");
+
+    wire.define("example.com", "shirts", "Shirt").await;
+    let shirts = mapper.find("shirts").await.unwrap();
+    assert_eq!(shirts.path(Some("default")), "/apis/example.com/v1/namespaces/default/shirts");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_has_replicas_can_be_scaled() {
+    let wire = Wire::new().await;
+    let deployment = json!({"metadata": {"name": "web"}, "spec": {
+        "selector": {"matchLabels": {"a": "b"}},
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+    }});
+    wire.send("POST", "/apis/apps/v1/namespaces/default/deployments", deployment).await;
+    let scales = ScaleClient::new(wire.client(), Mapper::new(wire.client()));
+    let key = Key::new("default", "web");
+    assert_eq!(scales.get("deploy", &key).await.unwrap().spec.unwrap().replicas, Some(1));
+    scales.set("deployments", &key, 7).await.unwrap();
+    let api: Api<Deployment> = Api::namespaced(wire.client(), "default");
+    assert_eq!(api.get("web").await.unwrap().spec.unwrap().replicas, Some(7));
+    assert!(matches!(scales.get("configmaps", &key).await, Err(ScaleError::NotScalable(_))));
+    assert!(matches!(scales.get("shirts", &key).await, Err(ScaleError::Unknown(_))));
+}
+
+#[test]
+fn a_scheme_knows_the_type_of_what_an_object_says_it_is() {
+    let mut scheme = Scheme::new();
+    scheme.register::<Pod>().register::<ConfigMap>();
+    let gvk = GroupVersionKind::gvk("", "v1", "ConfigMap");
+    assert_eq!(scheme.kind_of::<ConfigMap>(), Some(&gvk));
+    assert_eq!(scheme.resource_of(&gvk).unwrap().resource, "configmaps");
+    assert!(scheme.type_of(&gvk).unwrap().ends_with("ConfigMap"));
+    let read = scheme.read(br#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"}}"#).unwrap();
+    assert_eq!(read.downcast::<ConfigMap>().unwrap().metadata.name.as_deref(), Some("a"));
+    let unknown = scheme.read(br#"{"kind":"Shirt","apiVersion":"example.com/v1"}"#).unwrap_err();
+    assert_eq!(unknown.to_string(), "no type is registered for kind \"Shirt\" in version \"example.com/v1\"");
+    assert!(matches!(scheme.read(b"{}"), Err(SchemeError::Read(_))));
+}
+
+#[test]
+fn fields_are_read_and_written_by_path_and_errors_say_where() {
+    let mut object = json!({"spec": {"replicas": 3, "args": ["a"]}, "kind": "X"});
+    assert_eq!(discover::get(&object, &["spec", "replicas"]), Ok(Some(&json!(3))));
+    assert_eq!(discover::get(&object, &["status", "phase"]), Ok(None));
+    assert_eq!(discover::get_str(&object, &["kind"]), Ok(Some("X")));
+    assert_eq!(discover::get_list(&object, &["spec", "args"]).unwrap().unwrap().len(), 1);
+    let error = discover::get_str(&object, &["spec", "replicas"]).unwrap_err();
+    assert_eq!(error.to_string(), ".spec.replicas: expected string, found number");
+    let error = discover::get(&object, &["spec", "args", "x"]).unwrap_err();
+    assert_eq!(error.to_string(), ".spec.args: expected object, found array");
+    discover::set(&mut object, &["status", "phase"], json!("Ready")).unwrap();
+    assert_eq!(object["status"]["phase"], "Ready");
+    let error = discover::set(&mut object, &["kind", "x"], json!(1)).unwrap_err();
+    assert_eq!(error.to_string(), ".kind: expected object, found string");
+    assert_eq!(discover::remove(&mut object, &["status", "phase"]), Ok(Some(json!("Ready"))));
+    assert_eq!(discover::remove(&mut object, &["none", "at", "all"]), Ok(None));
+    assert!(discover::remove(&mut object, &["kind", "x"]).is_err());
+}

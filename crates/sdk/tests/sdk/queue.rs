@@ -1,0 +1,316 @@
+//! Work queues: once, in order, never twice at a time, later, again, and not at all.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mizzen_sdk::queue::{Exponential, FastSlow, Jittered, Limiter, MaxOf, Options, Queue, TokenBucket};
+use tokio::time::{Instant, timeout};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Takes what can be taken now, and says of each that it is done.
+async fn take_all(queue: &Queue<&'static str>) -> Vec<&'static str> {
+    let mut taken = Vec::new();
+    while !queue.is_empty() {
+        let key = queue.get().await.expect("there is one");
+        queue.done(&key);
+        taken.push(key);
+    }
+    taken
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_added_twice_comes_once_and_in_order() {
+    let queue = Queue::new("test");
+    for key in ["a", "b", "a", "c", "b"] {
+        queue.add(key);
+    }
+    assert_eq!(take_all(&queue).await, ["a", "b", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_added_while_worked_on_comes_again_afterwards_and_not_before() {
+    let queue = Queue::new("test");
+    queue.add("a");
+    assert_eq!(queue.get().await, Some("a"));
+    queue.add("a");
+    queue.add("a");
+    assert!(timeout(SECOND, queue.get()).await.is_err(), "two workers had the same key");
+    queue.done(&"a");
+    assert_eq!(take_all(&queue).await, ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn done_without_work_changes_nothing() {
+    let queue = Queue::new("test");
+    queue.add("a");
+    queue.done(&"a");
+    queue.done(&"never seen");
+    assert_eq!(take_all(&queue).await, ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delayed_key_comes_when_it_is_due() {
+    let queue = Queue::new("test");
+    let start = Instant::now();
+    queue.add_after("late", 5 * SECOND);
+    queue.add_after("soon", SECOND);
+    assert!(queue.is_empty());
+    assert_eq!(queue.get().await, Some("soon"));
+    assert_eq!(start.elapsed().as_secs(), 1);
+    assert_eq!(queue.get().await, Some("late"));
+    assert_eq!(start.elapsed().as_secs(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_delays_the_shorter_counts_and_the_key_comes_once() {
+    let queue = Queue::new("test");
+    let start = Instant::now();
+    queue.add_after("a", 5 * SECOND);
+    queue.add_after("a", 2 * SECOND);
+    queue.add_after("a", 9 * SECOND);
+    assert_eq!(queue.get().await, Some("a"));
+    assert_eq!(start.elapsed().as_secs(), 2);
+    queue.done(&"a");
+    assert!(timeout(20 * SECOND, queue.get()).await.is_err(), "the other delays count too");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shorter_delay_wakes_those_who_wait_for_a_longer_one() {
+    let queue = Queue::new("test");
+    queue.add_after("late", 100 * SECOND);
+    let waiter = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.get().await }
+    });
+    tokio::task::yield_now().await;
+    let start = Instant::now();
+    queue.add_after("soon", SECOND);
+    assert_eq!(waiter.await.unwrap(), Some("soon"));
+    assert_eq!(start.elapsed().as_secs(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_the_worker_who_watches_the_clock_gives_up_another_takes_over() {
+    let queue = Queue::new("test");
+    queue.add_after("a", 10 * SECOND);
+    let first = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.get().await }
+    });
+    tokio::task::yield_now().await;
+    let second = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.get().await }
+    });
+    tokio::task::yield_now().await;
+    first.abort();
+    assert_eq!(timeout(11 * SECOND, second).await.expect("nobody watches the clock").unwrap(), Some("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn higher_priorities_come_first_until_the_others_have_waited_long_enough() {
+    let queue = Queue::with(Options { aging: 10 * SECOND, ..Options::new("test") });
+    queue.add("old");
+    tokio::time::advance(15 * SECOND).await;
+    queue.add("plain");
+    queue.add_with_priority("urgent", 1);
+    queue.add_with_priority("lazy", -5);
+    queue.add_with_priority("vital", 7);
+    // "old" has aged by more than one priority, so that "urgent" no longer passes it.
+    assert_eq!(take_all(&queue).await, ["vital", "old", "urgent", "plain", "lazy"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_keeps_the_higher_of_its_priorities_and_comes_once() {
+    let queue = Queue::new("test");
+    queue.add("a");
+    queue.add("b");
+    queue.add_with_priority("b", 3);
+    queue.add_with_priority("b", 1);
+    assert_eq!(queue.len(), 2);
+    assert_eq!(take_all(&queue).await, ["b", "a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_starves_under_a_stream_of_urgent_keys() {
+    let queue = Queue::new("test");
+    queue.add(0);
+    for key in 1..100 {
+        queue.add_with_priority(key, 10);
+        let taken = queue.get().await.unwrap();
+        queue.done(&taken);
+        if taken == 0 {
+            assert!(key >= 10, "it aged too fast");
+            return;
+        }
+        tokio::time::advance(SECOND).await;
+        queue.add_with_priority(-key, 10);
+    }
+    panic!("it starved");
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_wait_longer_each_time_until_they_are_forgotten() {
+    let limiter = Exponential::new(Duration::from_millis(1), SECOND);
+    let queue = Queue::with(Options { limiter: Box::new(limiter), ..Options::new("test") });
+    let mut waits = Vec::new();
+    for _ in 0..12 {
+        let start = Instant::now();
+        queue.add_rate_limited("a");
+        queue.get().await;
+        queue.done(&"a");
+        waits.push(start.elapsed().as_millis());
+    }
+    assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000, 1000]);
+    assert_eq!(queue.num_requeues(&"a"), 12);
+    queue.forget(&"a");
+    assert_eq!(queue.num_requeues(&"a"), 0);
+    assert_eq!(queue.metrics().retries, 12);
+}
+
+#[tokio::test(start_paused = true)]
+async fn limiters_say_how_long() {
+    let milliseconds = |limiter: &dyn Limiter<&str>, times: usize| -> Vec<u128> {
+        (0..times).map(|_| limiter.when(&"a").as_millis()).collect()
+    };
+    let fast_slow = FastSlow::new(Duration::from_millis(5), SECOND, 3);
+    assert_eq!(milliseconds(&fast_slow, 5), [5, 5, 5, 1000, 1000]);
+    assert_eq!(milliseconds(&TokenBucket::new(10.0, 2), 5), [0, 0, 100, 200, 300]);
+    let exponential = Exponential::new(Duration::from_millis(150), SECOND);
+    let both = MaxOf(vec![Box::new(TokenBucket::new(10.0, 1)), Box::new(exponential)]);
+    assert_eq!(milliseconds(&both, 4), [150, 300, 600, 1000]);
+    let huge = Exponential::new(SECOND, Duration::MAX);
+    assert!(milliseconds(&huge, 100).is_sorted(), "it overflowed");
+    let jittered = Jittered::new(FastSlow::new(SECOND, SECOND, 1), 0.5, || 0.5);
+    assert_eq!(milliseconds(&jittered, 1), [1250]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bucket_fills_again_and_never_above_its_burst() {
+    let bucket = TokenBucket::new(1.0, 2);
+    let when = || Limiter::<&str>::when(&bucket, &"a").as_secs();
+    assert_eq!([when(), when(), when()], [0, 0, 1]);
+    tokio::time::advance(100 * SECOND).await;
+    assert_eq!([when(), when(), when()], [0, 0, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_shut_down_the_rest_is_handed_out_and_nothing_new_is_taken() {
+    let queue = Queue::new("test");
+    queue.add("a");
+    queue.add_after("never", SECOND);
+    queue.shut_down();
+    queue.add("b");
+    queue.add_after("c", SECOND);
+    assert_eq!(queue.get().await, Some("a"));
+    assert_eq!(queue.get().await, None);
+    assert!(queue.is_shut_down());
+}
+
+#[tokio::test(start_paused = true)]
+async fn shut_down_wakes_everybody_who_waits() {
+    let queue: Queue<&str> = Queue::new("test");
+    let waiters: Vec<_> = (0..3)
+        .map(|_| {
+            let queue = queue.clone();
+            tokio::spawn(async move { queue.get().await })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    queue.shut_down();
+    for waiter in waiters {
+        assert_eq!(timeout(SECOND, waiter).await.expect("it sleeps on").unwrap(), None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn draining_waits_for_what_is_worked_on_and_for_what_comes_again() {
+    let queue = Queue::new("test");
+    queue.add("a");
+    assert_eq!(queue.get().await, Some("a"));
+    queue.add("a");
+    let idle = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.get().await }
+    });
+    tokio::task::yield_now().await;
+    let mut drain = Box::pin(queue.shut_down_with_drain());
+    assert!(timeout(SECOND, &mut drain).await.is_err(), "it did not wait");
+    queue.done(&"a");
+    assert_eq!(timeout(SECOND, idle).await.expect("it sleeps on").unwrap(), Some("a"));
+    assert!(timeout(SECOND, &mut drain).await.is_err(), "it did not wait for the second time");
+    queue.done(&"a");
+    timeout(SECOND, drain).await.expect("it waits for nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_have_the_names_that_dashboards_know() {
+    let queue = Queue::new("pods");
+    queue.add("a");
+    queue.add("b");
+    tokio::time::advance(2 * SECOND).await;
+    queue.get().await;
+    tokio::time::advance(3 * SECOND).await;
+    let metrics = queue.metrics();
+    assert_eq!((metrics.depth, metrics.adds, metrics.queued.count()), (1, 2, 1));
+    assert_eq!((metrics.unfinished, metrics.longest_running), (3 * SECOND, 3 * SECOND));
+    queue.done(&"a");
+    let text = queue.metrics().to_text();
+    for line in [
+        "workqueue_depth{name=\"pods\"} 1",
+        "workqueue_adds_total{name=\"pods\"} 2",
+        "workqueue_retries_total{name=\"pods\"} 0",
+        "workqueue_unfinished_work_seconds{name=\"pods\"} 0",
+        "workqueue_longest_running_processor_seconds{name=\"pods\"} 0",
+        "workqueue_queue_duration_seconds_bucket{name=\"pods\",le=\"1\"} 0",
+        "workqueue_queue_duration_seconds_bucket{name=\"pods\",le=\"10\"} 1",
+        "workqueue_work_duration_seconds_sum{name=\"pods\"} 3",
+        "workqueue_work_duration_seconds_count{name=\"pods\"} 1",
+    ] {
+        assert!(text.lines().any(|known| known == line), "no {line} in\n{text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn with_many_producers_and_workers_nothing_is_lost_and_nothing_is_shared() {
+    let queue: Queue<u32> = Queue::new("test");
+    let working: Arc<Mutex<HashSet<u32>>> = Arc::default();
+    let seen: Arc<Mutex<HashMap<u32, usize>>> = Arc::default();
+    let workers: Vec<_> = (0..4)
+        .map(|_| {
+            let (queue, working, seen) = (queue.clone(), working.clone(), seen.clone());
+            tokio::spawn(async move {
+                while let Some(key) = queue.get().await {
+                    assert!(working.lock().unwrap().insert(key), "{key} is with two workers");
+                    *seen.lock().unwrap().entry(key).or_default() += 1;
+                    tokio::task::yield_now().await;
+                    assert!(working.lock().unwrap().remove(&key));
+                    queue.done(&key);
+                }
+            })
+        })
+        .collect();
+    let producers: Vec<_> = (0..4)
+        .map(|producer| {
+            let queue = queue.clone();
+            tokio::spawn(async move {
+                for number in 0..2_000 {
+                    queue.add_with_priority((producer * 7 + number) % 500, (number % 3) as i32);
+                    if number % 64 == 0 {
+                        tokio::task::yield_now().await;
+                    }
+                }
+            })
+        })
+        .collect();
+    for producer in producers {
+        producer.await.unwrap();
+    }
+    queue.shut_down_with_drain().await;
+    for worker in workers {
+        worker.await.unwrap();
+    }
+    assert_eq!(seen.lock().unwrap().len(), 500);
+}

@@ -1,0 +1,319 @@
+//! The way to a real server in the same process, which can be made to fail.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::BodyExt;
+use kube::Client;
+use kube::client::Body as ClientBody;
+use mizzen_apiserver::{Body, Options, Server, User};
+use mizzen_object::seam::{Clock, Random};
+use mizzen_registry::{Registry, Store};
+use tokio::sync::watch;
+use tower::Service;
+
+/// A server and the way to it. Clones are the same.
+#[derive(Clone)]
+pub struct Wire {
+    server: Arc<Mutex<Server>>,
+    store: Store,
+    faults: Arc<Mutex<Faults>>,
+    pub n_lists: Arc<AtomicUsize>,
+    pub n_watches: Arc<AtomicUsize>,
+    /// Whether requests that go this way get no answer.
+    is_cut_off: Arc<AtomicBool>,
+    /// How all connections end that there are, whenever that is.
+    ends: watch::Sender<End>,
+}
+
+/// How a connection ends that was fine.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub enum End {
+    /// As it should.
+    #[default]
+    Closed,
+    /// By an error.
+    Reset,
+}
+
+/// What goes wrong next.
+#[derive(Default)]
+pub struct Faults {
+    /// After how many bytes the next watches break off, one after the other.
+    pub cuts: Vec<usize>,
+    /// Watches that are refused with this code.
+    pub refused: Vec<u16>,
+    /// A line that the next watch says after so many others.
+    pub insert: Option<(usize, String)>,
+}
+
+/// Time that stands where a test put it.
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> (i64, u32) {
+        (1_700_000_000, 0)
+    }
+}
+
+/// Numbers that only have to differ.
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Random for Count {
+    fn fill(&self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            let next = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed) as u64;
+            let mixed = (next ^ (next >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            chunk.copy_from_slice(&mixed.to_le_bytes()[..chunk.len()]);
+        }
+    }
+}
+
+impl Wire {
+    pub async fn new() -> Wire {
+        let store = Store::in_memory(Default::default());
+        let server = Wire::serve(&store);
+        let wire = Wire {
+            server: Arc::new(Mutex::new(server)),
+            store,
+            faults: Arc::default(),
+            n_lists: Arc::default(),
+            n_watches: Arc::default(),
+            is_cut_off: Arc::default(),
+            ends: watch::Sender::default(),
+        };
+        wire.server().start().await;
+        wire.namespace("default").await;
+        wire
+    }
+
+    fn server(&self) -> Server {
+        self.server.lock().unwrap().clone()
+    }
+
+    fn serve(store: &Store) -> Server {
+        let registry = Registry::new(store.clone(), Arc::new(Still), Arc::new(Count::default()));
+        Server::new(registry, Options::default())
+    }
+
+    /// Stops the server and starts another on the same store.
+    pub fn restart(&self) {
+        let mut server = self.server.lock().unwrap();
+        server.stop();
+        *server = Wire::serve(&self.store);
+    }
+
+    /// Ends every connection that there is, as a server that goes away does.
+    pub fn hang_up(&self, end: End) {
+        self.ends.send_replace(end);
+    }
+
+    pub fn client(&self) -> Client {
+        Client::new(self.clone(), "default")
+    }
+
+    /// Another way to the same server, which can be cut off by itself.
+    pub fn another(&self) -> Wire {
+        Wire { is_cut_off: Arc::default(), ..self.clone() }
+    }
+
+    pub fn cut_off(&self) {
+        self.is_cut_off.store(true, Ordering::Relaxed);
+    }
+
+    pub fn faults(&self, set: impl FnOnce(&mut Faults)) {
+        set(&mut self.faults.lock().unwrap());
+    }
+
+    /// Makes a namespace.
+    pub async fn namespace(&self, name: &str) {
+        let body = serde_json::json!({"metadata": {"name": name}});
+        self.send("POST", "/api/v1/namespaces", body).await;
+    }
+
+    /// Defines a kind, and waits until it is served.
+    pub async fn define(&self, group: &str, plural: &str, kind: &str) {
+        let definition = serde_json::json!({
+            "metadata": {"name": format!("{plural}.{group}")},
+            "spec": {
+                "group": group, "scope": "Namespaced",
+                "names": {"plural": plural, "kind": kind},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {
+                    "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+                }}],
+            },
+        });
+        let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        self.send("POST", path, definition).await;
+        let path = format!("{path}/{plural}.{group}");
+        loop {
+            let now = self.send("GET", &path, serde_json::Value::Null).await;
+            let conditions = now["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            if conditions.iter().any(|one| one["type"] == "Established" && one["status"] == "True") {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Sends a request past all faults; the answer must be a success.
+    pub async fn send(&self, method: &str, path: &str, body: serde_json::Value) -> serde_json::Value {
+        let body = if body.is_null() { Bytes::new() } else { body.to_string().into() };
+        let request = Request::builder().method(method).uri(path);
+        let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        let request = request.header("content-type", kind).body(body).unwrap();
+        let answer = self.call_server(request).await;
+        let status = answer.status();
+        let bytes = answer.into_body().collect().await.unwrap().to_bytes();
+        let value: serde_json::Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        assert!(status.is_success(), "{method} {path}: {status} {value}");
+        value
+    }
+
+    async fn call_server(&self, request: Request<Bytes>) -> Response<Body> {
+        let server = self.server();
+        let (parts, body) = request.into_parts();
+        server.call(Some(User::master("admin")), parts.method, parts.uri, parts.headers, body).await
+    }
+
+    async fn answer(self, request: Request<ClientBody>) -> Response<Faulty> {
+        if self.is_cut_off.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+        let (parts, body) = request.into_parts();
+        let query = parts.uri.query().unwrap_or_default().to_string();
+        let watch = query.contains("watch=true");
+        let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+        let counter = if watch { &self.n_watches } else { &self.n_lists };
+        if parts.method == "GET" {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+        let faults = std::mem::take(&mut *self.faults.lock().unwrap());
+        let (faults, later) = if watch { faults.split() } else { (Faults::default(), faults) };
+        *self.faults.lock().unwrap() = later;
+        if let Some(code) = faults.refused.first() {
+            let status = serde_json::json!({
+                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                "message": "refused", "reason": "Refused", "code": code,
+            });
+            let body = Faulty::new(Body::from(status.to_string()), Faults::default(), self.end());
+            return Response::builder().status(*code).body(body).unwrap();
+        }
+        let answer = self.call_server(Request::from_parts(parts, body)).await;
+        let end = self.end();
+        answer.map(|body| Faulty::new(body, faults, end))
+    }
+
+    /// When and how the next connection is hung up.
+    fn end(&self) -> Pin<Box<dyn Future<Output = End> + Send>> {
+        let mut ends = self.ends.subscribe();
+        Box::pin(async move {
+            if ends.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+            *ends.borrow()
+        })
+    }
+}
+
+impl Faults {
+    /// What goes wrong with one watch, and what with later ones.
+    fn split(mut self) -> (Faults, Faults) {
+        let mut now = Faults::default();
+        if !self.refused.is_empty() {
+            now.refused.push(self.refused.remove(0));
+        } else {
+            if !self.cuts.is_empty() {
+                now.cuts.push(self.cuts.remove(0));
+            }
+            now.insert = self.insert.take();
+        }
+        (now, self)
+    }
+}
+
+impl Service<Request<ClientBody>> for Wire {
+    type Response = Response<Faulty>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Faulty>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _context: &mut Context) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<ClientBody>) -> Self::Future {
+        let wire = self.clone();
+        Box::pin(async move { Ok(wire.answer(request).await) })
+    }
+}
+
+/// A body that may break off, or say something that the server did not.
+pub struct Faulty {
+    inner: Body,
+    cut: Option<usize>,
+    insert: Option<(usize, String)>,
+    n_lines: usize,
+    end: Pin<Box<dyn Future<Output = End> + Send>>,
+}
+
+/// The connection broke.
+#[derive(Debug, thiserror::Error)]
+#[error("connection reset")]
+pub struct Reset;
+
+impl Faulty {
+    fn new(inner: Body, faults: Faults, end: Pin<Box<dyn Future<Output = End> + Send>>) -> Faulty {
+        Faulty { inner, cut: faults.cuts.first().copied(), insert: faults.insert, n_lines: 0, end }
+    }
+
+    fn cut(&mut self, bytes: Bytes) -> Result<Frame<Bytes>, Reset> {
+        match &mut self.cut {
+            Some(0) => Err(Reset),
+            Some(left) => {
+                let bytes = bytes.slice(..bytes.len().min(*left));
+                *left -= bytes.len();
+                Ok(Frame::data(bytes))
+            }
+            None => Ok(Frame::data(bytes)),
+        }
+    }
+}
+
+impl http_body::Body for Faulty {
+    type Data = Bytes;
+    type Error = Reset;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context,
+    ) -> Poll<Option<Result<Frame<Bytes>, Reset>>> {
+        if self.insert.as_ref().is_some_and(|(after, _)| *after <= self.n_lines)
+            && let Some((_, line)) = self.insert.take()
+        {
+            return Poll::Ready(Some(Ok(Frame::data(Bytes::from(line + "\n")))));
+        }
+        if self.cut == Some(0) {
+            return Poll::Ready(Some(Err(Reset)));
+        }
+        match Pin::new(&mut self.inner).poll_frame(context) {
+            Poll::Ready(Some(Ok(frame))) => {
+                let bytes = frame.into_data().unwrap_or_default();
+                self.n_lines += bytes.iter().filter(|byte| **byte == b'\n').count();
+                Poll::Ready(Some(self.cut(bytes)))
+            }
+            Poll::Ready(Some(Err(_))) => Poll::Ready(Some(Err(Reset))),
+            Poll::Ready(None) => Poll::Ready(None),
+            Poll::Pending => self.end.as_mut().poll(context).map(|end| match end {
+                End::Closed => None,
+                End::Reset => Some(Err(Reset)),
+            }),
+        }
+    }
+}
