@@ -41,6 +41,6 @@ pub use admission::{
 pub use answer::{Answer, Body, Broken};
 pub use extend::{BuildError, Builder};
 pub use identity::{MASTERS, User};
-pub use outgoing::Identity;
+pub use outgoing::{Anyone, Identity};
 pub use server::{Options, Server};
 pub use token::Signer;

@@ -33,4 +33,4 @@ pub use kind::{Column, Deprecated, Kind, KindData, NameRule, Rules, ScalePaths, 
 pub use names::{GroupResource, GroupVersionKind};
 pub use status::{Cause, Details, Status};
 pub use value::{Map, Str, Value};
-pub use violation::{Path, Reason, Violation, Violations, show};
+pub use violation::{Path, Reason, Violation, Violations, in_one, show};

@@ -1,5 +1,6 @@
 //! What is wrong with an object, field by field, in the words that clients know.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use crate::json;
@@ -142,6 +143,17 @@ impl fmt::Display for Violation {
 #[derive(Debug, Default)]
 pub struct Violations(pub Vec<Violation>, pub Vec<String>);
 
+/// Problems as Go shows a list of errors: one as it is, more in brackets, none twice. None if there are none.
+pub fn in_one(problems: impl IntoIterator<Item = String>) -> Option<String> {
+    let mut seen = HashSet::new();
+    let distinct: Vec<String> = problems.into_iter().filter(|problem| seen.insert(problem.clone())).collect();
+    match distinct.as_slice() {
+        [] => None,
+        [one] => Some(one.clone()),
+        many => Some(format!("[{}]", many.join(", "))),
+    }
+}
+
 impl Violations {
     /// Whether nothing is wrong.
     pub fn is_empty(&self) -> bool {
@@ -150,18 +162,7 @@ impl Violations {
 
     /// All of them as Go shows a list of errors: one as it is, more in brackets, none twice. None if nothing is wrong.
     pub fn in_one(&self) -> Option<String> {
-        let mut distinct: Vec<String> = Vec::new();
-        for violation in &self.0 {
-            let text = violation.to_string();
-            if !distinct.contains(&text) {
-                distinct.push(text);
-            }
-        }
-        match distinct.as_slice() {
-            [] => None,
-            [one] => Some(one.clone()),
-            many => Some(format!("[{}]", many.join(", "))),
-        }
+        in_one(self.0.iter().map(ToString::to_string))
     }
 
     /// Adds one in full.

@@ -16,6 +16,7 @@ pub(crate) use request::check;
 use std::fmt::{self, Debug, Display};
 use std::sync::Arc;
 
+use mizzen_object::in_one;
 use mizzen_registry::Future;
 
 use crate::catalog::Catalog;
@@ -204,16 +205,7 @@ impl Authorizers {
     }
 }
 
-/// Problems as Go shows a list of errors: one as it is, more in brackets, none twice.
+/// Problems in one line, as Go shows a list of errors.
 pub(crate) fn aggregate(problems: &[String]) -> String {
-    let mut distinct: Vec<&str> = Vec::new();
-    for problem in problems {
-        if !distinct.contains(&problem.as_str()) {
-            distinct.push(problem);
-        }
-    }
-    match distinct.as_slice() {
-        [only] => only.to_string(),
-        many => format!("[{}]", many.join(", ")),
-    }
+    in_one(problems.iter().cloned()).unwrap_or_else(|| "[]".into())
 }

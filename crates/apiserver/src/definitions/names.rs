@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use mizzen_object::{Str, Value, json, value};
+use mizzen_object::{Str, Value, in_one, json, value};
 
 /// What a kind is called.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -94,14 +94,8 @@ pub(crate) fn accept(asked: &Names, had: &Names, taken: &Taken) -> (Names, Optio
 
 fn accept_short(asked: &Names, had: &Names, taken: &Taken) -> Result<Vec<Str>, String> {
     let fresh = asked.short_names.iter().filter(|name| !had.short_names.contains(name));
-    let mut conflicts: Vec<String> =
-        fresh.filter(|name| taken.resources.contains(*name)).map(|name| in_use(name)).collect();
-    conflicts.dedup();
-    match conflicts.as_slice() {
-        [] => Ok(asked.short_names.clone()),
-        [one] => Err(one.clone()),
-        many => Err(format!("[{}]", many.join(", "))),
-    }
+    let conflicts = fresh.filter(|name| taken.resources.contains(*name)).map(|name| in_use(name));
+    in_one(conflicts).map_or_else(|| Ok(asked.short_names.clone()), Err)
 }
 
 fn in_use(name: &str) -> String {

@@ -32,8 +32,8 @@ use crate::catalog::Catalog;
 use connect::Connector;
 pub(crate) use hook::{Hook, Limit};
 pub(crate) use service::{Service, Services};
-pub use trust::Identity;
 pub(crate) use trust::Trust;
+pub use trust::{Anyone, Identity};
 
 /// A request body that is sent while it comes.
 pub(crate) type Outgoing = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;

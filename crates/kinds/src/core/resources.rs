@@ -7,7 +7,7 @@ use mizzen_object::{Path, Value, Violations};
 pub(crate) use crate::pod::round;
 
 /// What is counted in whole numbers.
-const COUNTED: [&str; 9] = [
+pub(crate) const COUNTED: [&str; 9] = [
     "pods",
     "resourcequotas",
     "services",

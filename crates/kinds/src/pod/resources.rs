@@ -7,6 +7,7 @@ use mizzen_object::validate::{field, names};
 use mizzen_object::{Path, Reason, Str, Value, Violations, show};
 
 use super::{Options, is_sidecar};
+use crate::core::resources::COUNTED;
 
 /// What all containers together use at most, sidecars and the steps before the start counted right.
 pub(super) fn aggregate(spec: &Value, list: &str) -> BTreeMap<Str, Quantity> {
@@ -74,18 +75,6 @@ fn is_extended(name: &str) -> bool {
         && !name.starts_with("requests.")
         && names::is_qualified_name(&format!("requests.{name}")).is_empty()
 }
-
-const COUNTED: [&str; 9] = [
-    "pods",
-    "resourcequotas",
-    "services",
-    "replicationcontrollers",
-    "secrets",
-    "configmaps",
-    "persistentvolumeclaims",
-    "services.nodeports",
-    "services.loadbalancers",
-];
 
 const MEASURED: [&str; 11] = [
     "cpu",
