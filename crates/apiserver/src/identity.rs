@@ -37,6 +37,24 @@ impl User {
         }
     }
 
+    /// A program that was let in by name: `system:…`.
+    pub fn component(name: &str) -> User {
+        User { name: name.into(), groups: vec!["system:authenticated".into()], ..User::default() }
+    }
+
+    /// A service account.
+    pub fn service_account(namespace: &str, name: &str) -> User {
+        User {
+            name: format!("system:serviceaccount:{namespace}:{name}").into(),
+            groups: vec![
+                "system:serviceaccounts".into(),
+                format!("system:serviceaccounts:{namespace}").into(),
+                "system:authenticated".into(),
+            ],
+            ..User::default()
+        }
+    }
+
     /// The user as writes know them.
     pub fn who(&self) -> Who {
         let User { name, groups, uid, extra } = self.clone();

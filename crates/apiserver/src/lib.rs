@@ -17,6 +17,7 @@ pub mod discovery;
 pub mod extend;
 mod gather;
 mod identity;
+mod in_process;
 mod intake;
 pub mod listen;
 mod metrics;
@@ -41,6 +42,7 @@ pub use admission::{
 pub use answer::{Answer, Body, Broken};
 pub use extend::{BuildError, Builder};
 pub use identity::{MASTERS, User};
+pub use in_process::InProcess;
 pub use outgoing::{Anyone, Identity};
 pub use server::{Options, Server};
 pub use token::Signer;

@@ -8,6 +8,7 @@
 //! | [`cache`] | What is known of the objects of a kind? |
 //! | [`informer`] | How do many follow a kind by one watch? |
 //! | [`queue`] | What is to be done next, each thing once? |
+//! | [`Object`], [`resource`], [`api`] | How are objects of any kind read and written? |
 //! | [`expectations`] | Has the cache seen what I did? |
 //! | [`write`](mod@write) | How does one write what others write, too? |
 //! | [`owner`], [`condition`] | Whose is it, what holds it, what does its status say? |
@@ -18,6 +19,7 @@
 //!
 //! Invariant: nothing here knows a server; what works with ours works with any.
 
+pub mod api;
 pub mod cache;
 pub mod condition;
 pub mod discover;
@@ -28,13 +30,17 @@ pub mod fifo;
 pub mod informer;
 mod key;
 pub mod metrics;
+mod object;
 pub mod owner;
 pub mod queue;
+pub mod resource;
 pub mod seam;
 pub mod watch;
 pub mod write;
 
 pub use key::{Key, ParseKeyError};
+pub use object::Object;
+pub use resource::Resource;
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/from-client-go.md")]

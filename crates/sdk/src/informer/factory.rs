@@ -10,6 +10,8 @@ use serde::de::DeserializeOwned;
 
 use super::shared::{Informer, Options};
 use crate::metrics;
+use crate::object::Object;
+use crate::resource;
 use crate::watch::ListWatch;
 
 /// Hands out informers, the same one to everybody who asks for the same thing. Clones are the same factory.
@@ -102,6 +104,22 @@ impl Factory {
             choose(&mut source);
             source
         };
+        self.informer_from(self.namespaces::<K>(), source)
+    }
+
+    /// The informer of the objects of a resource, whatever their kind.
+    pub fn objects(&self, of: &resource::Resource) -> Informer<Object> {
+        let namespaces = if of.namespaced { &self.0.options.namespaces[..] } else { &[] };
+        self.informer_from(namespaces, |namespace| {
+            ListWatch::at(self.0.client.clone(), of.path(namespace.unwrap_or_default()))
+        })
+    }
+
+    fn informer_from<K: DeserializeOwned + Send + Sync + 'static>(
+        &self,
+        namespaces: &[String],
+        source: impl Fn(Option<&str>) -> ListWatch<K>,
+    ) -> Informer<K> {
         let all = source(None);
         let wanted = Wanted {
             ty: TypeId::of::<K>(),
@@ -113,7 +131,7 @@ impl Factory {
         let mut informers = self.0.informers.lock().unwrap_or_else(PoisonError::into_inner);
         let shared = informers.entry(wanted).or_insert_with(|| {
             let options = Options { name: String::new(), ..self.0.options.informer.clone() };
-            match self.namespaces::<K>() {
+            match namespaces {
                 [] => Arc::new(Informer::with_options(all, options)),
                 namespaces => {
                     let sources = namespaces.iter().map(|name| (name.clone(), source(Some(name))));

@@ -122,9 +122,16 @@ where
 impl<K: kube::Resource> ListWatch<K> {
     /// Follows a kind that is known at run time, in a namespace or in all.
     pub fn new(client: Client, kind: &K::DynamicType, namespace: Option<&str>) -> ListWatch<K> {
+        ListWatch::at(client, K::url_path(kind, namespace))
+    }
+}
+
+impl<K> ListWatch<K> {
+    /// Follows what is at a path.
+    pub fn at(client: Client, path: impl Into<String>) -> ListWatch<K> {
         ListWatch {
             client,
-            path: K::url_path(kind, namespace),
+            path: path.into(),
             labels: None,
             fields: None,
             metadata_only: false,
@@ -132,9 +139,7 @@ impl<K: kube::Resource> ListWatch<K> {
             kind: PhantomData,
         }
     }
-}
 
-impl<K> ListWatch<K> {
     /// The path of what is followed.
     pub fn path(&self) -> &str {
         &self.path

@@ -1,0 +1,124 @@
+//! What every loop is given: a way to the API, shared caches, a recorder, and the seams of time and chance.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+use mizzen_object::time;
+use mizzen_sdk::api::Api;
+use mizzen_sdk::event::{ApiSink, Broadcaster, Limits, Note, Recorder};
+use mizzen_sdk::informer::{Factory, Informer};
+use mizzen_sdk::queue::Queue;
+use mizzen_sdk::seam::{self, Chance, Clock};
+use mizzen_sdk::{Key, Object, Resource};
+
+/// The way to the API for the loop of a name; for the caches that all share, the name is empty.
+pub type Clients = Arc<dyn Fn(&str) -> Client + Send + Sync>;
+
+/// How the loops are set up.
+#[derive(Clone)]
+pub struct Options {
+    /// The ways to the API.
+    pub clients: Clients,
+    /// The time of day.
+    pub clock: Clock,
+    /// Where chance comes from.
+    pub chance: Chance,
+    /// Which loops run, by name; empty for all.
+    pub loops: Vec<String>,
+}
+
+impl Options {
+    /// All loops, on the wall clock.
+    pub fn new(clients: Clients) -> Options {
+        Options { clients, clock: seam::wall_clock(), chance: seam::chance(), loops: Vec::new() }
+    }
+}
+
+/// What a loop is given. Cheap to clone.
+#[derive(Clone)]
+pub struct Context {
+    /// Reads and writes under the loop's own name.
+    pub api: Api,
+    /// The time of day.
+    pub clock: Clock,
+    /// Where chance comes from.
+    pub chance: Chance,
+    /// How all loops are set up.
+    pub options: Arc<Options>,
+    informers: Factory,
+    broadcaster: Arc<Broadcaster>,
+    recorder: Recorder,
+}
+
+impl Context {
+    /// What is given to a loop that has no name yet. To be called within a runtime.
+    pub fn new(options: Options) -> Context {
+        let client = (options.clients)("");
+        let sinks: Vec<_> = vec![Box::new(ApiSink::core((options.clients)("events"))) as _];
+        let broadcaster = Broadcaster::with(sinks, Limits::default(), options.clock.clone());
+        Context {
+            api: Api::new(client.clone()),
+            clock: options.clock.clone(),
+            chance: options.chance.clone(),
+            informers: Factory::new(client),
+            recorder: broadcaster.recorder("kube-controller-manager", ""),
+            broadcaster: Arc::new(broadcaster),
+            options: Arc::new(options),
+        }
+    }
+
+    /// The same for the loop of this name, such as `deployment-controller`: it writes and records under it.
+    pub fn named(&self, name: &str) -> Context {
+        Context {
+            api: Api::new((self.options.clients)(name)),
+            recorder: self.broadcaster.recorder(name, ""),
+            ..self.clone()
+        }
+    }
+
+    /// What is known of the objects of a resource; all loops share it.
+    pub fn follow(&self, resource: &Resource) -> Informer<Object> {
+        self.informers.objects(resource)
+    }
+
+    /// The informers that all loops share.
+    pub fn informers(&self) -> &Factory {
+        &self.informers
+    }
+
+    /// What is to be done next.
+    pub fn queue(&self, name: &str) -> Queue<Key> {
+        Queue::new(name)
+    }
+
+    /// The time of day.
+    pub fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
+
+    /// The time of day as objects say it, in whole seconds.
+    pub fn now_text(&self) -> String {
+        time::from_unix(self.now().as_second())
+    }
+
+    /// Tells people something about an object.
+    pub fn record(&self, resource: &Resource, object: &Object, note: Note) {
+        self.recorder.record(&reference(resource, object), note);
+    }
+}
+
+/// A reference to an object, as events have it.
+pub fn reference(resource: &Resource, object: &Object) -> ObjectReference {
+    let text = |text: &str| Some(text.to_string()).filter(|text| !text.is_empty());
+    ObjectReference {
+        api_version: Some(resource.api_version()),
+        kind: Some(resource.kind.to_string()),
+        name: text(object.name()),
+        namespace: text(object.namespace()),
+        resource_version: text(object.version()),
+        uid: text(object.uid()),
+        field_path: None,
+    }
+}

@@ -1,0 +1,21 @@
+//! What keeps the promises? A folder per loop: a pure plan, and a thin `reconcile` that carries it out.
+//!
+//! A loop reads what informers know, decides, writes through the API like any outsider, and forgets. It never asks what
+//! woke it: whatever it missed, it comes to the same end.
+//!
+//! Invariant: nothing here reads the wall clock or draws a number; [`Context`] has the seams.
+
+mod context;
+mod run;
+mod serviceaccount;
+mod work;
+
+pub use context::{Clients, Context, Options};
+pub use run::{Handle, names, start};
+pub use work::{After, Error, Reconcile, Work};
+
+/// How a loop is set up.
+type Start = fn(&Context) -> Work;
+
+/// Every loop, by the name that upstream gives it.
+const LOOPS: &[(&str, Start)] = &[("serviceaccount-controller", serviceaccount::start)];

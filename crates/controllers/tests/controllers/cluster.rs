@@ -1,0 +1,187 @@
+//! A server with loops, in one process.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::Client;
+use mizzen_apiserver::{Options as ServerOptions, Plugins, Server, User};
+use mizzen_controllers::{Handle, Options, start};
+use mizzen_object::seam::{Clock, Random};
+use mizzen_object::{Value, json, yaml};
+use mizzen_registry::{Registry, Store};
+use mizzen_sdk::api::{Api, DeleteOptions};
+use mizzen_sdk::{Key, Object, Resource};
+use tokio::time::{Instant, sleep};
+
+/// The time at which every test begins.
+const BEGIN: i64 = 1_700_000_000;
+
+/// A server, the loops that a test asks for, and a user who may do everything.
+pub struct Cluster {
+    pub server: Server,
+    pub api: Api,
+    began: Instant,
+    loops: Option<Handle>,
+}
+
+/// The time of day, which passes as tokio's does.
+#[derive(Clone, Copy)]
+struct Virtual {
+    began: Instant,
+}
+
+impl Virtual {
+    fn timestamp(self) -> Timestamp {
+        let passed = SignedDuration::try_from(self.began.elapsed()).unwrap();
+        Timestamp::from_second(BEGIN).unwrap() + passed
+    }
+}
+
+impl Clock for Virtual {
+    fn now(&self) -> (i64, u32) {
+        let now = self.timestamp();
+        (now.as_second(), now.subsec_nanosecond() as u32)
+    }
+}
+
+/// Numbers that only have to differ.
+#[derive(Default)]
+struct Count(AtomicU64);
+
+impl Random for Count {
+    fn fill(&self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            let next = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+            let mixed = (next ^ (next >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            chunk.copy_from_slice(&mixed.to_le_bytes()[..chunk.len()]);
+        }
+    }
+}
+
+impl Cluster {
+    /// A server with the loops of these names, and the namespace `default`. Without any name there are no loops.
+    pub async fn with(loops: &[&str]) -> Cluster {
+        Cluster::set_up(loops, |_| {}).await
+    }
+
+    /// The same with loops that are set up by `choose`.
+    pub async fn set_up(loops: &[&str], choose: impl FnOnce(&mut Options)) -> Cluster {
+        let began = Instant::now();
+        let clock = Virtual { began };
+        let store = Store::in_memory(Default::default());
+        let registry = Registry::new(store, Arc::new(clock), Arc::new(Count::default()));
+        let server = Server::new(registry, ServerOptions { plugins: Plugins::alone(), ..Default::default() });
+        server.start().await;
+        let mut cluster = Cluster { api: Api::new(client(&server)), server, began, loops: None };
+        cluster.create("{apiVersion: v1, kind: Namespace, metadata: {name: default}}").await;
+        cluster.start(loops, choose).await;
+        cluster
+    }
+
+    /// Starts loops; those that ran before stop.
+    pub async fn start(&mut self, loops: &[&str], choose: impl FnOnce(&mut Options)) {
+        self.loops = None;
+        if loops.is_empty() {
+            return;
+        }
+        let (server, clock) = (self.server.clone(), Virtual { began: self.began });
+        let mut options = Options::new(Arc::new(move |_| client(&server)));
+        options.clock = Arc::new(move || clock.timestamp());
+        options.chance = Arc::new(|| 0.5);
+        options.loops = loops.iter().map(|name| name.to_string()).collect();
+        choose(&mut options);
+        let handle = start(options);
+        handle.synced().await;
+        self.loops = Some(handle);
+    }
+
+    /// The time of day, in seconds since 1970.
+    pub fn now(&self) -> i64 {
+        Virtual { began: self.began }.timestamp().as_second()
+    }
+
+    /// Makes an object from YAML; its kind is looked up by its name.
+    pub async fn create(&self, text: &str) -> Object {
+        let object = read(text);
+        let path = collection(&object);
+        self.api.raw(http_method("POST"), &path, Some(&object)).await.unwrap()
+    }
+
+    /// One object, which must be there.
+    pub async fn get(&self, of: &Resource, key: &str) -> Object {
+        self.api.get(of, &key.parse().unwrap()).await.unwrap()
+    }
+
+    /// One object, if it is there.
+    pub async fn find(&self, of: &Resource, key: &str) -> Option<Object> {
+        self.api.find(of, &key.parse().unwrap()).await.unwrap()
+    }
+
+    /// All objects of a kind in a namespace, by name.
+    pub async fn list(&self, of: &Resource, namespace: &str) -> Vec<Object> {
+        self.api.list(of, namespace, &Default::default()).await.unwrap()
+    }
+
+    /// Changes an object.
+    pub async fn change(&self, of: &Resource, key: &str, change: impl FnOnce(&mut Object)) -> Object {
+        let mut object = self.get(of, key).await;
+        change(&mut object);
+        self.api.update(of, &object).await.unwrap()
+    }
+
+    /// Changes an object's status.
+    pub async fn change_status(&self, of: &Resource, key: &str, change: impl FnOnce(&mut Value)) -> Object {
+        let mut object = self.get(of, key).await;
+        change(object.entry("status"));
+        self.api.update_status(of, &object).await.unwrap()
+    }
+
+    /// Deletes an object.
+    pub async fn delete(&self, of: &Resource, key: &str) {
+        let key: Key = key.parse().unwrap();
+        self.api.delete(of, &key, &DeleteOptions::default()).await.unwrap();
+    }
+
+    /// Lets everybody do what is to be done now. Time passes, but less than a second.
+    pub async fn settle(&self) {
+        self.pass(Duration::from_millis(900)).await;
+    }
+
+    /// Lets time pass.
+    pub async fn pass(&self, time: Duration) {
+        sleep(time).await;
+    }
+}
+
+fn client(server: &Server) -> Client {
+    Client::new(server.in_process(User::master("admin"), "kube-controller-manager"), "default")
+}
+
+/// An object from YAML or JSON.
+pub fn read(text: &str) -> Object {
+    let document = yaml::read(text.as_bytes()).unwrap();
+    Object(json::parse(json::to_string(&document.value).as_bytes()).unwrap())
+}
+
+/// Where objects of this kind are made: kinds of several words have no other plural than theirs in lower case.
+fn collection(object: &Object) -> String {
+    let (version, kind) = (object["apiVersion"].str(), object["kind"].str().to_lowercase());
+    let root = if version.contains('/') { "/apis" } else { "/api" };
+    let plural = match kind.as_str() {
+        "endpoints" => kind,
+        _ if kind.ends_with(['s', 'h']) => kind + "es",
+        _ if kind.ends_with("cy") => kind.trim_end_matches('y').to_string() + "ies",
+        _ => kind + "s",
+    };
+    let namespace = match object.namespace() {
+        "" => String::new(),
+        namespace => format!("/namespaces/{namespace}"),
+    };
+    format!("{root}/{version}{namespace}/{plural}")
+}
+
+fn http_method(name: &str) -> http::Method {
+    name.parse().unwrap()
+}

@@ -1,0 +1,312 @@
+//! One request, one answer: reading and writing objects of any kind.
+//!
+//! ```no_run
+//! # async fn example(client: kube::Client) -> Result<(), kube::Error> {
+//! use mizzen_sdk::api::{Api, DeleteOptions, Patch};
+//! use mizzen_sdk::resource::CONFIG_MAPS;
+//! use mizzen_sdk::{Key, Object};
+//!
+//! let api = Api::new(client);
+//! let key = Key::new("default", "web");
+//! let mut config = api.get(&CONFIG_MAPS, &key).await?;
+//! config.entry("data").set("colour", "red");
+//! api.update(&CONFIG_MAPS, &config).await?;
+//! api.delete(&CONFIG_MAPS, &key, &DeleteOptions::default()).await?;
+//! # Ok(())
+//! # }
+//! ```
+
+use http::{Method, Request};
+use kube::{Client, Error};
+use mizzen_object::{Value, json};
+use serde::de::Error as _;
+
+use crate::key::Key;
+use crate::object::Object;
+use crate::resource::Resource;
+use crate::write::is_not_found;
+
+/// How many objects of a list are fetched at a time.
+const PAGE: usize = 500;
+
+/// Reads and writes objects. Cheap to clone.
+#[derive(Clone)]
+pub struct Api {
+    client: Client,
+}
+
+/// Which objects of a kind.
+#[derive(Debug, Clone, Default)]
+pub struct ListOptions {
+    /// By their labels.
+    pub labels: String,
+    /// By their fields.
+    pub fields: String,
+}
+
+/// How an object is changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patch<'a> {
+    /// What is named is replaced; null removes.
+    Merge,
+    /// Lists are joined by their keys.
+    Strategic,
+    /// A list of operations.
+    Json,
+    /// It becomes what the manager wants, whatever others own.
+    Apply {
+        /// Under whose name.
+        manager: &'a str,
+    },
+}
+
+/// On which conditions, and how, an object is deleted.
+#[derive(Debug, Clone, Default)]
+pub struct DeleteOptions<'a> {
+    /// Only if it has this uid.
+    pub uid: Option<&'a str>,
+    /// Only if it is at this version.
+    pub version: Option<&'a str>,
+    /// What becomes of its dependents: `Background`, `Foreground` or `Orphan`.
+    pub propagation: Option<&'a str>,
+    /// How long it may take to go.
+    pub grace_seconds: Option<i64>,
+}
+
+impl Api {
+    /// Asks through `client`.
+    pub fn new(client: Client) -> Api {
+        Api { client }
+    }
+
+    /// The client that is asked through.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// One object.
+    pub async fn get(&self, of: &Resource, key: &Key) -> Result<Object, Error> {
+        self.send(Method::GET, &of.path_of(key), "", Vec::new()).await
+    }
+
+    /// One object, if it is there.
+    pub async fn find(&self, of: &Resource, key: &Key) -> Result<Option<Object>, Error> {
+        match self.get(of, key).await {
+            Ok(object) => Ok(Some(object)),
+            Err(error) if is_not_found(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// All objects of a kind, or those in a namespace unless that is empty.
+    pub async fn list(
+        &self,
+        of: &Resource,
+        namespace: &str,
+        options: &ListOptions,
+    ) -> Result<Vec<Object>, Error> {
+        let (mut objects, mut next) = (Vec::new(), String::new());
+        loop {
+            let query = query(&[
+                ("labelSelector", &options.labels),
+                ("fieldSelector", &options.fields),
+                ("limit", &PAGE.to_string()),
+                ("continue", &next),
+            ]);
+            let mut page =
+                self.send(Method::GET, &format!("{}{query}", of.path(namespace)), "", Vec::new()).await?;
+            objects.extend(std::mem::take(page.entry("items").make_list()).into_iter().map(Object));
+            next = page["metadata"]["continue"].str().to_string();
+            if next.is_empty() {
+                return Ok(objects);
+            }
+        }
+    }
+
+    /// Makes an object, in the namespace that it names.
+    pub async fn create(&self, of: &Resource, object: &Value) -> Result<Object, Error> {
+        let path = of.path(object["metadata"]["namespace"].str());
+        self.send(Method::POST, &path, JSON, body(of, object)).await
+    }
+
+    /// Posts to a subresource of an object, such as `binding` or `eviction`.
+    pub async fn create_at(
+        &self,
+        of: &Resource,
+        key: &Key,
+        subresource: &str,
+        object: &Value,
+    ) -> Result<Object, Error> {
+        let path = format!("{}/{subresource}", of.path_of(key));
+        self.send(Method::POST, &path, JSON, json::to_string(object).into()).await
+    }
+
+    /// Writes an object that was read and changed.
+    pub async fn update(&self, of: &Resource, object: &Object) -> Result<Object, Error> {
+        self.send(Method::PUT, &of.path_of(&object.key()), JSON, body(of, object)).await
+    }
+
+    /// Writes the status of an object that was read and changed.
+    pub async fn update_status(&self, of: &Resource, object: &Object) -> Result<Object, Error> {
+        self.update_at(of, "status", object).await
+    }
+
+    /// Writes a subresource of an object that was read and changed.
+    pub async fn update_at(
+        &self,
+        of: &Resource,
+        subresource: &str,
+        object: &Object,
+    ) -> Result<Object, Error> {
+        let path = format!("{}/{subresource}", of.path_of(&object.key()));
+        self.send(Method::PUT, &path, JSON, body(of, object)).await
+    }
+
+    /// Changes an object, or the subresource unless that is empty.
+    pub async fn patch(
+        &self,
+        of: &Resource,
+        key: &Key,
+        subresource: &str,
+        how: Patch<'_>,
+        change: &Value,
+    ) -> Result<Object, Error> {
+        let mut path = of.path_of(key);
+        if !subresource.is_empty() {
+            path = format!("{path}/{subresource}");
+        }
+        if let Patch::Apply { manager } = how {
+            path += &query(&[("fieldManager", manager), ("force", "true")]);
+        }
+        self.send(Method::PATCH, &path, how.content_type(), json::to_string(change).into()).await
+    }
+
+    /// Deletes an object. What is left of it, or a status.
+    pub async fn delete(
+        &self,
+        of: &Resource,
+        key: &Key,
+        options: &DeleteOptions<'_>,
+    ) -> Result<Object, Error> {
+        self.send(Method::DELETE, &of.path_of(key), JSON, options.body()).await
+    }
+
+    /// Deletes all objects in a namespace that are chosen.
+    pub async fn delete_collection(
+        &self,
+        of: &Resource,
+        namespace: &str,
+        which: &ListOptions,
+        options: &DeleteOptions<'_>,
+    ) -> Result<(), Error> {
+        let query = query(&[("labelSelector", &which.labels), ("fieldSelector", &which.fields)]);
+        let path = format!("{}{query}", of.path(namespace));
+        self.send(Method::DELETE, &path, JSON, options.body()).await.map(drop)
+    }
+
+    /// Asks for any path.
+    pub async fn raw(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Object, Error> {
+        let text = body.map(|body| json::to_string(body).into()).unwrap_or_default();
+        self.send(method, path, JSON, text).await
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: &str,
+        body: Vec<u8>,
+    ) -> Result<Object, Error> {
+        let mut request = Request::builder().method(method).uri(path);
+        if !body.is_empty() {
+            request = request.header("content-type", content_type);
+        }
+        let request = request.body(body).map_err(Error::HttpError)?;
+        let text = self.client.request_text(request).await?;
+        Object::parse(text.as_bytes()).map_err(|error| Error::SerdeError(serde_json::Error::custom(error)))
+    }
+}
+
+const JSON: &str = "application/json";
+
+impl Patch<'_> {
+    fn content_type(self) -> &'static str {
+        match self {
+            Patch::Merge => "application/merge-patch+json",
+            Patch::Strategic => "application/strategic-merge-patch+json",
+            Patch::Json => "application/json-patch+json",
+            Patch::Apply { .. } => "application/apply-patch+yaml",
+        }
+    }
+}
+
+impl DeleteOptions<'_> {
+    fn body(&self) -> Vec<u8> {
+        let mut options = Value::object();
+        options.set("kind", "DeleteOptions");
+        options.set("apiVersion", "v1");
+        if let Some(uid) = self.uid {
+            options.entry("preconditions").set("uid", uid);
+        }
+        if let Some(version) = self.version {
+            options.entry("preconditions").set("resourceVersion", version);
+        }
+        if let Some(propagation) = self.propagation {
+            options.set("propagationPolicy", propagation);
+        }
+        if let Some(seconds) = self.grace_seconds {
+            options.set("gracePeriodSeconds", seconds);
+        }
+        json::to_string(&options).into()
+    }
+}
+
+/// The text of an object; what came in a list does not say of which kind it is.
+fn body(of: &Resource, object: &Value) -> Vec<u8> {
+    let text = json::to_string(object);
+    if !object["kind"].str().is_empty() || text.len() <= "{}".len() {
+        return text.into();
+    }
+    format!(r#"{{"kind":"{}","apiVersion":"{}",{}"#, of.kind, of.api_version(), &text[1..]).into()
+}
+
+/// The query of those parameters that are not empty.
+fn query(parameters: &[(&str, &str)]) -> String {
+    let mut text = String::new();
+    for (name, value) in parameters.iter().filter(|(_, value)| !value.is_empty()) {
+        text.push(if text.is_empty() { '?' } else { '&' });
+        text.push_str(name);
+        text.push('=');
+        value.bytes().for_each(|byte| escape(byte, &mut text));
+    }
+    text
+}
+
+fn escape(byte: u8, text: &mut String) {
+    match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => text.push(char::from(byte)),
+        _ => text.push_str(&format!("%{byte:02X}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resource::PODS;
+
+    #[test]
+    fn queries_are_escaped_and_empty_ones_left_out() {
+        assert_eq!(query(&[("a", "x=1,y in (b c)"), ("b", "")]), "?a=x%3D1%2Cy%20in%20%28b%20c%29");
+        assert_eq!(query(&[("a", "")]), "");
+    }
+
+    #[test]
+    fn a_body_says_its_kind_once() {
+        let check = |object: &str, expected: &str| {
+            let object = json::parse(object.as_bytes()).unwrap();
+            assert_eq!(String::from_utf8(body(&PODS, &object)).unwrap(), expected);
+        };
+        check(r#"{"metadata":{}}"#, r#"{"kind":"Pod","apiVersion":"v1","metadata":{}}"#);
+        check(r#"{"kind":"Pod","spec":{}}"#, r#"{"kind":"Pod","spec":{}}"#);
+    }
+}

@@ -1,0 +1,163 @@
+//! An object of any kind, read forgivingly: no type to be compiled, and nothing that is not known gets lost.
+//!
+//! ```
+//! use mizzen_sdk::Object;
+//!
+//! let pod: Object = serde_json::from_str(r#"{"metadata":{"name":"web","labels":{"app":"shop"}},"spec":{}}"#)?;
+//! assert_eq!(pod.name(), "web");
+//! assert_eq!(pod.label("app"), Some("shop"));
+//! assert_eq!(pod["spec"]["nodeName"].str(), ""); // what is not there is empty
+//! # Ok::<(), serde_json::Error>(())
+//! ```
+
+use std::ops::{Deref, DerefMut};
+
+use mizzen_object::{Value, json, time};
+use serde::de::Error as _;
+use serde::ser::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use crate::key::Key;
+
+/// An object of any kind.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Object(pub Value);
+
+impl Object {
+    /// An object from its JSON text.
+    pub fn parse(text: &[u8]) -> Result<Object, json::SyntaxError> {
+        json::parse(text).map(Object)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.meta("name").str()
+    }
+
+    /// Its namespace, empty for objects in none.
+    pub fn namespace(&self) -> &str {
+        self.meta("namespace").str()
+    }
+
+    /// What tells it from an earlier object of the same name.
+    pub fn uid(&self) -> &str {
+        self.meta("uid").str()
+    }
+
+    /// When it was written last, as the server counts.
+    pub fn version(&self) -> &str {
+        self.meta("resourceVersion").str()
+    }
+
+    /// Its namespace and name.
+    pub fn key(&self) -> Key {
+        Key::new(self.namespace(), self.name())
+    }
+
+    /// The value of a label.
+    pub fn label(&self, name: &str) -> Option<&str> {
+        self.meta("labels")[name].as_str()
+    }
+
+    /// The value of an annotation.
+    pub fn annotation(&self, name: &str) -> Option<&str> {
+        self.meta("annotations")[name].as_str()
+    }
+
+    /// Whether it is being deleted.
+    pub fn is_going(&self) -> bool {
+        !self.meta("deletionTimestamp").is_null()
+    }
+
+    /// When it was made, in seconds since 1970; 0 if that is not known.
+    pub fn created(&self) -> i64 {
+        time::to_unix(self.meta("creationTimestamp").str()).unwrap_or_default()
+    }
+
+    /// Whether it stays until `finalizer` is removed.
+    pub fn has_finalizer(&self, finalizer: &str) -> bool {
+        self.meta("finalizers").list().iter().any(|known| known.str() == finalizer)
+    }
+
+    /// Those that own it.
+    pub fn owners(&self) -> &[Value] {
+        self.meta("ownerReferences").list()
+    }
+
+    /// The reference to the one that controls it.
+    pub fn controller(&self) -> Option<&Value> {
+        self.owners().iter().find(|owner| owner["controller"].bool())
+    }
+
+    /// Whether the object with this uid controls it.
+    pub fn is_controlled_by(&self, uid: &str) -> bool {
+        self.controller().is_some_and(|owner| owner["uid"].str() == uid)
+    }
+
+    fn meta(&self, field: &str) -> &Value {
+        &self.0["metadata"][field]
+    }
+}
+
+impl Deref for Object {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        &self.0
+    }
+}
+
+impl DerefMut for Object {
+    fn deref_mut(&mut self) -> &mut Value {
+        &mut self.0
+    }
+}
+
+impl From<Value> for Object {
+    fn from(value: Value) -> Object {
+        Object(value)
+    }
+}
+
+/// From JSON alone: numbers are kept as they were written.
+impl<'de> Deserialize<'de> for Object {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Object, D::Error> {
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        Object::parse(text.get().as_bytes()).map_err(D::Error::custom)
+    }
+}
+
+/// To JSON alone.
+impl Serialize for Object {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        RawValue::from_string(json::to_string(&self.0)).map_err(S::Error::custom)?.serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POD: &str = r#"{"metadata":{"name":"web","namespace":"shop","uid":"u","creationTimestamp":"2026-01-01T00:00:00Z","finalizers":["a"],"ownerReferences":[{"uid":"x"},{"uid":"o","controller":true}]},"spec":{"weight":1.50}}"#;
+
+    #[test]
+    fn numbers_survive_as_they_were_written() {
+        let pod: Object = serde_json::from_str(POD).unwrap();
+        assert_eq!(serde_json::to_string(&pod).unwrap(), POD);
+    }
+
+    #[test]
+    fn metadata_is_read() {
+        let pod = Object::parse(POD.as_bytes()).unwrap();
+        assert_eq!(pod.key().to_string(), "shop/web");
+        assert_eq!(pod.created(), 1_767_225_600);
+        assert!(pod.is_controlled_by("o") && !pod.is_controlled_by("x"));
+        assert!(pod.has_finalizer("a") && !pod.has_finalizer("b") && !pod.is_going());
+    }
+
+    #[test]
+    fn what_is_not_json_is_refused() {
+        assert!(serde_json::from_str::<Object>("{").is_err());
+    }
+}
