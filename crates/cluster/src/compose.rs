@@ -21,6 +21,8 @@ use crate::bootstrap::{Trust, bootstrap};
 use crate::command::ServerArgs;
 use crate::flow_status;
 use crate::kubeconfig::kubeconfig;
+use crate::log;
+use crate::loops::Loops;
 use crate::pki::{self, Authority, PkiError, Signed, write_private};
 use crate::token_key::TokenKey;
 
@@ -83,20 +85,38 @@ pub enum ComposeError {
     Runtime(#[from] io::Error),
 }
 
-/// Serves until a signal says to stop. `plugins` are the admission plug-ins that are on unless the arguments say
-/// otherwise; `alone` says that there is nothing but the API server.
-pub fn serve(args: &ServerArgs, plugins: Plugins, alone: bool) -> Result<(), ComposeError> {
-    tracing_subscriber::fmt().with_writer(io::stderr).with_target(false).compact().init();
+/// What runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parts {
+    /// The API server alone: nobody makes service accounts, so nobody asks for them.
+    Server,
+    /// The whole control plane.
+    Whole,
+}
+
+impl Parts {
+    /// The admission plug-ins that are on unless the arguments say otherwise.
+    fn plugins(self) -> Plugins {
+        match self {
+            Parts::Server => Plugins::alone(),
+            Parts::Whole => Plugins::default(),
+        }
+    }
+}
+
+/// Serves until a signal says to stop.
+pub fn serve(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
+    log::init();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(STACK).build()?;
-    let outcome = runtime.block_on(run(args, plugins, alone));
+    let outcome = runtime.block_on(run(args, parts));
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome
 }
 
-async fn run(args: &ServerArgs, plugins: Plugins, alone: bool) -> Result<(), ComposeError> {
+async fn run(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
     let started = Instant::now();
-    let plugins = args.plugins(plugins)?;
+    let plugins = args.plugins(parts.plugins())?;
     let admission = admission(args.admission_control_config_file.as_deref())?;
     let directory = args.directory();
     let listener = bind(args.bind_address, args.port).await?;
@@ -124,7 +144,7 @@ async fn run(args: &ServerArgs, plugins: Plugins, alone: bool) -> Result<(), Com
     };
     let server = Server::new(registry.clone(), options);
     server.start().await;
-    if !alone {
+    if parts == Parts::Whole {
         server.check_policies();
     }
     bootstrap(&server, address.port(), Trust { clients: &authority, front_proxies: &front_proxy })
@@ -140,8 +160,13 @@ async fn run(args: &ServerArgs, plugins: Plugins, alone: bool) -> Result<(), Com
     write_kubeconfig(&authority, address, &file)?;
     tokio::spawn(expire(registry));
     tokio::spawn(flow_status::keep(server.clone()));
+    let loops = (parts == Parts::Whole).then(|| Loops::start(&server));
+    if let Some(loops) = &loops {
+        loops.synced().await;
+    }
     announce(address, &file, started);
     listen(server, listener, tls, identify, stop, GRACE).await;
+    drop(loops);
     store.close().await;
     Ok(())
 }
@@ -221,7 +246,7 @@ fn announce(address: SocketAddr, file: &Path, started: Instant) {
 }
 
 /// Resolves on Ctrl-C or SIGTERM. A second one ends the process at once.
-fn stop_signal() -> io::Result<impl Future<Output = ()>> {
+pub fn stop_signal() -> io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     Ok(async move {

@@ -6,9 +6,12 @@ mod bench;
 mod bootstrap;
 mod command;
 mod compose;
+mod connect;
 mod flow_status;
 mod itself;
 mod kubeconfig;
+mod log;
+mod loops;
 mod pki;
 mod token_key;
 
@@ -30,6 +33,8 @@ enum Command {
     Up(command::Up),
     /// Run the API server alone, as test environments want it.
     Apiserver(command::Apiserver),
+    /// Run the control loops alone, against any Kubernetes API server.
+    Controllers(command::Controllers),
     /// Print a kubeconfig for one more user.
     Kubeconfig(command::Kubeconfig),
     /// Put load on any Kubernetes API server and report what it costs.
@@ -40,6 +45,9 @@ fn main() -> ExitCode {
     let (name, outcome) = match Cli::parse().command {
         Command::Up(up) => ("up", up.run().map_err(|error| chain(&error))),
         Command::Apiserver(apiserver) => ("apiserver", apiserver.run().map_err(|error| chain(&error))),
+        Command::Controllers(controllers) => {
+            ("controllers", controllers.run().map_err(|error| chain(&error)))
+        }
         Command::Kubeconfig(kubeconfig) => ("kubeconfig", kubeconfig.run().map_err(|error| chain(&error))),
         Command::Bench(options) => ("bench", bench::run(options).map_err(|error| chain(&error))),
     };

@@ -1,10 +1,9 @@
 //! `mizzen apiserver`: the API server alone.
 
 use clap::Args;
-use mizzen_apiserver::Plugins;
 
 use super::ServerArgs;
-use crate::compose::{self, ComposeError};
+use crate::compose::{self, ComposeError, Parts};
 
 /// Run the API server alone, without the loops that make objects move.
 #[derive(Args)]
@@ -18,6 +17,6 @@ pub struct Apiserver {
 impl Apiserver {
     /// Serves until told to stop.
     pub fn run(self) -> Result<(), ComposeError> {
-        compose::serve(&self.server, Plugins::alone(), true)
+        compose::serve(&self.server, Parts::Server)
     }
 }

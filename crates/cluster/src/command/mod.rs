@@ -1,10 +1,13 @@
 //! The subcommands, and what they have in common.
 
 mod apiserver;
+mod controllers;
 mod kubeconfig;
+mod lead;
 mod up;
 
 pub use apiserver::Apiserver;
+pub use controllers::Controllers;
 pub use kubeconfig::Kubeconfig;
 pub use up::Up;
 

@@ -1,14 +1,11 @@
 //! `mizzen up`: everything.
 
 use clap::Args;
-use mizzen_apiserver::Plugins;
 
 use super::ServerArgs;
-use crate::compose::{self, ComposeError};
+use crate::compose::{self, ComposeError, Parts};
 
 /// Run the whole control plane in the foreground: prints one line when it is ready, stops on Ctrl-C.
-///
-/// For now this is the API server; the loops join it later.
 #[derive(Args)]
 #[command(after_help = "Example:\n  mizzen up --data-dir ./data\n  \
                         kubectl --kubeconfig ./data/admin.kubeconfig get namespaces")]
@@ -23,7 +20,6 @@ pub struct Up {
 impl Up {
     /// Serves until told to stop.
     pub fn run(self) -> Result<(), ComposeError> {
-        // Until a loop makes service accounts, asking for them would refuse every pod.
-        compose::serve(&self.server, Plugins::alone(), false)
+        compose::serve(&self.server, Parts::Whole)
     }
 }

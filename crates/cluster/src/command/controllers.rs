@@ -1,0 +1,56 @@
+//! `mizzen controllers`: the loops alone, against any server.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use mizzen_controllers as controllers;
+
+use super::lead::{self, LeadError};
+use crate::connect::connect;
+
+/// Run the control loops alone, against any Kubernetes API server. Of several that run, one works.
+#[derive(Args)]
+#[command(after_help = "Example:\n  mizzen controllers --kubeconfig ./data/admin.kubeconfig\n  \
+                        mizzen controllers --kubeconfig ./kubeconfig --controllers deployment-controller,replicaset-controller")]
+pub struct Controllers {
+    /// How to reach the server
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: PathBuf,
+    /// The loops to run; all if none is named
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = known)]
+    controllers: Vec<String>,
+    /// Work without asking whether another does
+    #[arg(long)]
+    no_leader_elect: bool,
+}
+
+fn known(name: &str) -> Result<String, String> {
+    match controllers::names().any(|known| known == name) {
+        true => Ok(name.into()),
+        false => Err(format!(
+            "there is no such loop; there are {}",
+            controllers::names().collect::<Vec<_>>().join(", ")
+        )),
+    }
+}
+
+impl Controllers {
+    /// Works until told to stop.
+    pub fn run(self) -> Result<(), LeadError> {
+        lead::run(async {
+            let client = connect(&self.kubeconfig, "kube-controller-manager").await?;
+            let lease = (!self.no_leader_elect).then_some("kube-controller-manager");
+            let shared = client.clone();
+            let mut options = controllers::Options::new(Arc::new(move |_| shared.clone()));
+            options.loops = self.controllers;
+            lead::lead(client, lease, "the loops", async {
+                let handle = controllers::start(options);
+                handle.synced().await;
+                eprintln!("the loops are at work");
+                std::future::pending::<()>().await;
+            })
+            .await
+        })
+    }
+}
