@@ -1,19 +1,25 @@
 //! One request, one answer: reading and writing objects of any kind.
 //!
-//! ```no_run
-//! # async fn example(client: kube::Client) -> Result<(), kube::Error> {
-//! use mizzen_sdk::api::{Api, DeleteOptions, Patch};
+//! ```
+//! # use mizzen_apiserver::{Server, User};
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! # let client = kube::Client::new(Server::in_memory().await.in_process(User::master("me"), "me"), "default");
+//! # let config = mizzen_sdk::Object::parse(br#"{"metadata":{"name":"web","namespace":"default"}}"#)?;
+//! # mizzen_sdk::api::Api::new(client.clone()).create(&mizzen_sdk::resource::CONFIG_MAPS, &config).await?;
+//! use mizzen_sdk::api::{Api, DeleteOptions};
 //! use mizzen_sdk::resource::CONFIG_MAPS;
-//! use mizzen_sdk::{Key, Object};
+//! use mizzen_sdk::Key;
 //!
 //! let api = Api::new(client);
 //! let key = Key::new("default", "web");
 //! let mut config = api.get(&CONFIG_MAPS, &key).await?;
 //! config.entry("data").set("colour", "red");
-//! api.update(&CONFIG_MAPS, &config).await?;
+//! let config = api.update(&CONFIG_MAPS, &config).await?;
+//! assert_eq!(config["data"]["colour"].str(), "red");
 //! api.delete(&CONFIG_MAPS, &key, &DeleteOptions::default()).await?;
-//! # Ok(())
-//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 use http::{Method, Request};

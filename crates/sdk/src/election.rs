@@ -1,23 +1,37 @@
 //! Who of several leads? Whoever holds a Lease.
 //!
-//! ```no_run
-//! # async fn example(client: kube::Client) -> Result<(), mizzen_sdk::election::SetupError> {
+//! ```
+//! # use mizzen_apiserver::{Server, User};
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! # let client = kube::Client::new(Server::in_memory().await.in_process(User::master("me"), "me"), "default");
+//! # let system = mizzen_sdk::Object::parse(br#"{"metadata":{"name":"kube-system"}}"#)?;
+//! # mizzen_sdk::api::Api::new(client.clone()).create(&mizzen_sdk::resource::NAMESPACES, &system).await?;
 //! use mizzen_sdk::election::{Election, Options};
 //!
 //! let election = Election::new(client, "kube-system", "my-controller", Options::new("host-1"))?;
-//! election.lead(async { /* work, until the lease is lost */ }).await;
-//! # Ok(())
-//! # }
+//! let done = election.lead(async { "work, until the lease is lost" }).await;
+//! assert!(done.is_some()); // None if the lease was lost
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! Others may watch how it stands:
 //!
-//! ```no_run
-//! # fn example(election: mizzen_sdk::election::Election) {
-//! let observer = election.observe();
-//! tokio::spawn(election.lead(async { /* work */ }));
-//! println!("led by {:?}\n{}", observer.state().leader, observer.metrics());
-//! # }
+//! ```
+//! # use mizzen_apiserver::{Server, User};
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! # let client = kube::Client::new(Server::in_memory().await.in_process(User::master("me"), "me"), "default");
+//! # use mizzen_sdk::election::{Election, Options};
+//! # let election = Election::new(client, "default", "my-controller", Options::new("host-1"))?;
+//! let mut observer = election.observe();
+//! tokio::spawn(election.lead(std::future::pending::<()>()));
+//! while !observer.changed().await.leading {}
+//! assert_eq!(observer.state().leader, "host-1");
+//! println!("{}", observer.metrics());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! A leader renews its lease; one who waits takes it when it has not changed for as long as it lasts. Each measures

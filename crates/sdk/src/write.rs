@@ -1,7 +1,11 @@
 //! Writing objects when others write them, too.
 //!
-//! ```no_run
-//! # async fn example(client: kube::Client) -> Result<(), kube::Error> {
+//! ```
+//! # use mizzen_apiserver::{Server, User};
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! # let client = kube::Client::new(Server::in_memory().await.in_process(User::master("me"), "me"), "default");
+//! # let config = mizzen_sdk::Object::parse(br#"{"metadata":{"name":"web","namespace":"default"}}"#)?;
+//! # mizzen_sdk::api::Api::new(client.clone()).create(&mizzen_sdk::resource::CONFIG_MAPS, &config).await?;
 //! use k8s_openapi::api::core::v1::ConfigMap;
 //! use kube::Api;
 //! use mizzen_sdk::write::{self, Applier};
@@ -14,8 +18,11 @@
 //! .await?;
 //! let wanted = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web"}, "data": {"colour": "red"}});
 //! Applier::new("my-controller").apply(&api, "web", &wanted).await?;
-//! # Ok(())
-//! # }
+//! # let data = api.get("web").await?.data.unwrap_or_default();
+//! # assert_eq!((data["replicas"].as_str(), data["colour"].as_str()), ("3", "red"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 use std::fmt::Debug;

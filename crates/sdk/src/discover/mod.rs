@@ -1,7 +1,11 @@
 //! Which kinds does a server have, and what are they called?
 //!
-//! ```no_run
-//! # async fn example(client: kube::Client) -> Result<(), Box<dyn std::error::Error>> {
+//! ```
+//! # use mizzen_apiserver::{Server, User};
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! # let client = kube::Client::new(Server::in_memory().await.in_process(User::master("me"), "me"), "default");
+//! # let web = br#"{"metadata":{"name":"web","namespace":"default"},"spec":{"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"web","image":"web"}]}}}}"#;
+//! # mizzen_sdk::api::Api::new(client.clone()).create(&mizzen_sdk::resource::DEPLOYMENTS, &mizzen_sdk::Object::parse(web)?.0).await?;
 //! use kube::api::DynamicObject;
 //! use mizzen_sdk::Key;
 //! use mizzen_sdk::discover::{Mapper, ScaleClient};
@@ -11,8 +15,12 @@
 //! let deployments = mapper.find("deploy").await?;
 //! let informer = Factory::new(client.clone()).informer_of::<DynamicObject>(&deployments.resource, |_| {});
 //! ScaleClient::new(client, mapper).set("deploy", &Key::new("default", "web"), 3).await?;
-//! # Ok(())
-//! # }
+//! informer.start();
+//! informer.wait_for_sync().await;
+//! assert_eq!(informer.lister().namespaced("default").get("web")?.expect("it is there").data["spec"]["replicas"], 3);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! Objects whose type is not known are read and written by path, and those of a [`Scheme`] by what they say they are:

@@ -1,14 +1,22 @@
 //! Telling people what a controller did: events that `kubectl describe` shows.
 //!
-//! ```no_run
-//! # async fn example(client: kube::Client, pod: k8s_openapi::api::core::v1::Pod) {
+//! ```
+//! # use mizzen_apiserver::{Server, User};
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! # let client = kube::Client::new(Server::in_memory().await.in_process(User::master("me"), "me"), "default");
+//! # use k8s_openapi::api::core::v1::{Event, Pod};
+//! # let pod = Pod { metadata: kube::api::ObjectMeta { name: Some("web".into()), namespace: Some("default".into()), ..Default::default() }, ..Pod::default() };
+//! # let events: kube::Api<Event> = kube::Api::all(client.clone());
 //! use mizzen_sdk::event::{ApiSink, Broadcaster, Note, reference};
 //!
 //! let broadcaster = Broadcaster::new(vec![Box::new(ApiSink::new(client))]);
 //! let recorder = broadcaster.recorder("my-controller", "my-controller-0");
 //! recorder.record(&reference(&pod, &()), Note::normal("Created", "Creating", "made a pod"));
 //! broadcaster.stop().await; // sends what is left
-//! # }
+//! # assert_eq!(events.list(&Default::default()).await?.items[0].reason.as_deref(), Some("Created"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! What is recorded goes to every sink, and a sink is quickly written:

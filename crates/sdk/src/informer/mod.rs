@@ -1,7 +1,11 @@
 //! One watch and one cache for everybody who follows a kind: shared informers.
 //!
-//! ```no_run
-//! # async fn example(client: kube::Client) {
+//! ```
+//! # use mizzen_apiserver::{Server, User};
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! # let client = kube::Client::new(Server::in_memory().await.in_process(User::master("me"), "me"), "default");
+//! # let pod = mizzen_sdk::Object::parse(br#"{"metadata":{"name":"web","namespace":"default"},"spec":{"containers":[{"name":"web","image":"web"}]}}"#)?;
+//! # mizzen_sdk::api::Api::new(client.clone()).create(&mizzen_sdk::resource::PODS, &pod).await?;
 //! use k8s_openapi::api::core::v1::Pod;
 //! use mizzen_sdk::informer::{Event, Informer};
 //! use mizzen_sdk::queue::Queue;
@@ -18,14 +22,23 @@
 //!         println!("{key} is on {:?}", pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref()));
 //!     }
 //!     queue.done(&key);
+//!     # queue.shut_down();
 //! }
-//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! A [`Factory`] hands out informers, the same one to everybody who asks for the same thing:
 //!
-//! ```no_run
-//! # async fn example(client: kube::Client) {
+//! ```
+//! # use mizzen_apiserver::{Server, User};
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! # let client = kube::Client::new(Server::in_memory().await.in_process(User::master("me"), "me"), "default");
+//! # for name in ["shop", "bank"] {
+//! # let namespace = mizzen_sdk::Object::parse(format!(r#"{{"metadata":{{"name":"{name}"}}}}"#).as_bytes())?;
+//! # mizzen_sdk::api::Api::new(client.clone()).create(&mizzen_sdk::resource::NAMESPACES, &namespace).await?;
+//! # }
 //! use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 //! use mizzen_sdk::informer::{Factory, FactoryOptions};
 //!
@@ -37,7 +50,9 @@
 //! println!("{} pods, {} config maps", pods.store().len(), configs.store().len());
 //! println!("{}", factory.metrics_text());
 //! factory.stop();
-//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! Invariant: when a handler hears of a change, the cache has it. Invariant: what a handler hears of one
