@@ -31,3 +31,9 @@ pub async fn connect(file: &Path, agent: &'static str) -> Result<Client, Connect
     config.headers.push((USER_AGENT, HeaderValue::from_static(agent)));
     Ok(Client::try_from(config)?)
 }
+
+/// Where kubectl would look.
+pub fn default_file() -> PathBuf {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    set("KUBECONFIG").unwrap_or_else(|| set("HOME").unwrap_or_default().join(".kube/config"))
+}

@@ -14,6 +14,7 @@ mod log;
 mod loops;
 mod pki;
 mod token_key;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -37,6 +38,8 @@ enum Command {
     Controllers(command::Controllers),
     /// Print a kubeconfig for one more user.
     Kubeconfig(command::Kubeconfig),
+    /// Print what the loops do to an object, live.
+    Trace(trace::Trace),
     /// Put load on any Kubernetes API server and report what it costs.
     Bench(bench::Options),
 }
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
             ("controllers", controllers.run().map_err(|error| chain(&error)))
         }
         Command::Kubeconfig(kubeconfig) => ("kubeconfig", kubeconfig.run().map_err(|error| chain(&error))),
+        Command::Trace(trace) => ("trace", trace.run().map_err(|error| chain(&error))),
         Command::Bench(options) => ("bench", bench::run(options).map_err(|error| chain(&error))),
     };
     match outcome {
