@@ -78,6 +78,11 @@ impl Context {
         }
     }
 
+    /// The same, but in events it goes by another name.
+    pub fn recording_as(&self, name: &str) -> Context {
+        Context { recorder: self.broadcaster.recorder(name, ""), ..self.clone() }
+    }
+
     /// What is known of the objects of a resource; all loops share it.
     pub fn follow(&self, resource: &Resource) -> Informer<Object> {
         self.informers.objects(resource)

@@ -12,6 +12,7 @@ mod retired;
 mod table;
 
 pub use crate::core::service::allocate;
+pub use batch::{Schedule, check_zone};
 pub use behaviour::Behaviour;
 pub use groups::{
     Shapes, approval_condition, expression, expression_warnings, requested_groups, structural_condition,

@@ -5,6 +5,9 @@
 //!
 //! Invariant: nothing here knows what time it is.
 
+pub mod zone;
+mod zone_rule;
+
 use std::fmt::Write;
 
 /// The canonical text of a moment, to the second: `2024-01-01T00:00:00Z`. Go's zero time is `None`: it is
@@ -138,7 +141,7 @@ impl std::fmt::Display for Moment {
 /// The date of a day counted from 1970, in the calendar that today's is, extended to all time.
 ///
 /// Years are taken to begin in March, so that the leap day is the last of them.
-fn date_of(day: i64) -> (i64, i64, i64) {
+pub fn date_of(day: i64) -> (i64, i64, i64) {
     const ERA: i64 = 146_097;
     let shifted = day + 719_468;
     let (era, day_of_era) = (shifted.div_euclid(ERA), shifted.rem_euclid(ERA));
@@ -151,7 +154,7 @@ fn date_of(day: i64) -> (i64, i64, i64) {
 }
 
 /// The day counted from 1970 of a date.
-fn day_of(year: i64, month: i64, day: i64) -> i64 {
+pub fn day_of(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
     let march_month = (month + 9) % 12;

@@ -277,7 +277,7 @@ fn body(of: &Resource, object: &Value) -> Vec<u8> {
 }
 
 /// The query of those parameters that are not empty.
-fn query(parameters: &[(&str, &str)]) -> String {
+pub fn query(parameters: &[(&str, &str)]) -> String {
     let mut text = String::new();
     for (name, value) in parameters.iter().filter(|(_, value)| !value.is_empty()) {
         text.push(if text.is_empty() { '?' } else { '&' });

@@ -64,7 +64,7 @@ fn validate_schedule(spec: &Value, old: Option<&Value>, path: &Path, violations:
     if text.is_empty() {
         return violations.required(path, "");
     }
-    if let Err(problem) = schedule::check(text) {
+    if let Err(problem) = schedule::Schedule::parse(text) {
         violations.invalid(path, text, &problem);
     }
     let had_zone = old.is_some_and(|old| old["spec"]["schedule"].str().contains("TZ"));

@@ -8,6 +8,8 @@ mod job_spec;
 mod job_status;
 mod schedule;
 
+pub use schedule::{Schedule, check_zone};
+
 use crate::Behaviour;
 
 pub(crate) fn behaviour(kind: &str) -> Behaviour {

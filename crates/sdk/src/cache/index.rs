@@ -92,6 +92,15 @@ pub fn by_label<K: 'static>(label: impl Into<String>) -> IndexFunction<K> {
     Arc::new(move |entry| metadata::<Labelled>(entry).labels.remove(&label).into_iter().collect())
 }
 
+/// Finds objects by their namespace and any of their labels: `namespace/label=value`.
+pub fn by_labels<K: 'static>() -> IndexFunction<K> {
+    Arc::new(|entry| {
+        let namespace = entry.key().namespace();
+        let labels = metadata::<Labelled>(entry).labels.into_iter();
+        labels.map(|(label, value)| format!("{namespace}/{label}={value}")).collect()
+    })
+}
+
 /// Finds objects by the value of a field, such as `spec.nodeName`. Numbers and truth values are found by their text,
 /// objects without the field not at all. Nothing but the field is read.
 pub fn by_field<K: 'static>(path: &str) -> IndexFunction<K> {

@@ -31,7 +31,7 @@ mod lister;
 mod store;
 
 pub use entry::{DecodeError, Entry, Version};
-pub use index::{IndexFunction, by_field, by_label, by_namespace, by_owner};
+pub use index::{IndexFunction, by_field, by_label, by_labels, by_namespace, by_owner};
 pub use lister::Lister;
 pub(crate) use lister::NAMESPACE;
 pub use store::{Snapshot, Store};

@@ -9,7 +9,6 @@ mod pattern;
 mod text;
 mod time;
 mod zone;
-mod zone_rule;
 
 use super::function::{Function, Library, Overload, Run};
 use super::parse;

@@ -4,6 +4,7 @@ use super::zone;
 use crate::cel::function::{Function, Overload, Run};
 use crate::cel::types::Type;
 use crate::cel::value::{EvalError, Outcome, Value};
+use crate::time::{date_of, day_of};
 
 /// The parts of a moment on a clock on the wall.
 struct Clock {
@@ -88,11 +89,10 @@ fn read<'a>(arguments: &[Value], part: fn(&Clock) -> i64) -> Outcome<'a> {
     Ok(Value::Int(part(&clock(moment.seconds + offset, moment.nanos))))
 }
 
-/// Reads the clock; days are counted from March, so that a leap day is the last of a year.
 fn clock(seconds: i64, nanos: u32) -> Clock {
     let days = seconds.div_euclid(86_400);
-    let (year, month, day) = date(days);
-    let new_year = days_before(year);
+    let (year, month, day) = date_of(days);
+    let new_year = day_of(year, 1, 1);
     Clock {
         year,
         month,
@@ -102,21 +102,4 @@ fn clock(seconds: i64, nanos: u32) -> Clock {
         seconds: seconds.rem_euclid(86_400),
         millis: i64::from(nanos / 1_000_000),
     }
-}
-
-pub(super) fn date(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day_of_year = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year + era * 400 + i64::from(month <= 2), month, day)
-}
-
-/// The days from 1970 to the first of January of a year.
-pub(super) fn days_before(year: i64) -> i64 {
-    let past = year - 1;
-    past * 365 + past.div_euclid(4) - past.div_euclid(100) + past.div_euclid(400) - 719_162
 }

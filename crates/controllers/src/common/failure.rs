@@ -1,0 +1,23 @@
+//! What did the API say when it refused?
+
+use kube::Error;
+
+/// The words of a refusal, as events and conditions have them.
+pub fn message(error: &Error) -> String {
+    match error {
+        Error::Api(status) => status.message.clone(),
+        error => error.to_string(),
+    }
+}
+
+/// Whether nothing can be made any more because the whole namespace goes.
+pub fn is_namespace_going(error: &Error) -> bool {
+    let Error::Api(status) = error else { return false };
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
+}
+
+/// Whether what was sent makes no sense to the server.
+pub fn is_invalid(error: &Error) -> bool {
+    matches!(error, Error::Api(status) if status.code == 422)
+}

@@ -1,0 +1,292 @@
+//! How does Go print a pod template? `(v1.PodTemplateSpec){ObjectMeta:(v1.ObjectMeta){Name:(string) …`.
+//!
+//! Each field with its name, its type and its value; what is not there as Go's zero value. `data/pod-template.types`
+//! has the structs (`tools/condense_go_types.py` wrote it and says how to read it).
+//!
+//! Invariant: an empty list or map prints as none, because objects reach Kubernetes' controllers as protobuf, which
+//! cannot tell them apart.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use mizzen_object::{Value, json, time};
+
+use super::quantity;
+
+/// The text of a pod template.
+pub(super) fn template(template: &Value) -> String {
+    let mut out = String::with_capacity(8 * 1024);
+    print(&mut out, "v1.PodTemplateSpec", template, Types::Shown);
+    out
+}
+
+/// Whether a value's type is printed before it: in structs it is, in lists, maps and behind pointers it is known.
+#[derive(Clone, Copy, PartialEq)]
+enum Types {
+    Shown,
+    Known,
+}
+
+enum Shape {
+    Struct(Vec<Field>),
+    /// Another type by a new name.
+    Same(&'static str),
+}
+
+struct Field {
+    name: &'static str,
+    /// Where JSON has it; none if its members are those of the struct around it.
+    json: Option<&'static str>,
+    kind: &'static str,
+}
+
+static SHAPES: LazyLock<HashMap<&'static str, Shape>> =
+    LazyLock::new(|| read(include_str!("../../../data/pod-template.types")));
+
+fn read(text: &'static str) -> HashMap<&'static str, Shape> {
+    let mut shapes = HashMap::new();
+    let mut current = "";
+    for line in text.lines() {
+        match line.split_whitespace().collect::<Vec<_>>()[..] {
+            [name] => {
+                current = name;
+                shapes.insert(name, Shape::Struct(Vec::new()));
+            }
+            [name, "=", other] => drop(shapes.insert(name, Shape::Same(other))),
+            [name, json, kind] => {
+                let field = Field { name, json: Some(json).filter(|json| *json != "-"), kind };
+                if let Some(Shape::Struct(fields)) = shapes.get_mut(current) {
+                    fields.push(field);
+                }
+            }
+            _ => unreachable!("the file is ours"),
+        }
+    }
+    shapes
+}
+
+fn print(out: &mut String, kind: &'static str, value: &Value, types: Types) {
+    if types == Types::Shown {
+        *out += &format!("({kind})");
+    }
+    if let Some(target) = kind.strip_prefix('*') {
+        return print_or_nil(out, value.is_null(), |out| print(out, target, value, Types::Known));
+    }
+    if let Some(item) = kind.strip_prefix("[]") {
+        return print_or_nil(out, value.list().is_empty(), |out| print_list(out, item, value));
+    }
+    if let Some((_, item)) = kind.strip_prefix("map[").and_then(|kind| kind.split_once(']')) {
+        return print_or_nil(out, value.is_empty(), |out| print_map(out, item, value));
+    }
+    match SHAPES.get(kind) {
+        Some(Shape::Same(other)) => print(out, other, value, Types::Known),
+        Some(Shape::Struct(fields)) => print_struct(out, fields, value),
+        None => print_leaf(out, kind, value),
+    }
+}
+
+fn print_or_nil(out: &mut String, is_nil: bool, print: impl FnOnce(&mut String)) {
+    match is_nil {
+        true => *out += "<nil>",
+        false => print(out),
+    }
+}
+
+fn print_struct(out: &mut String, fields: &'static [Field], value: &Value) {
+    out.push('{');
+    for (at, field) in fields.iter().enumerate() {
+        *out += if at > 0 { " " } else { "" };
+        *out += field.name;
+        out.push(':');
+        print(out, field.kind, field.json.map_or(value, |json| &value[json]), Types::Shown);
+    }
+    out.push('}');
+}
+
+fn print_list(out: &mut String, kind: &'static str, list: &Value) {
+    out.push('[');
+    for (at, item) in list.list().iter().enumerate() {
+        *out += if at > 0 { " " } else { "" };
+        print(out, kind, item, Types::Known);
+    }
+    out.push(']');
+}
+
+fn print_map(out: &mut String, kind: &'static str, map: &Value) {
+    let mut members: Vec<(&str, &Value)> = map.entries().collect();
+    members.sort_by_key(|(key, _)| *key);
+    *out += "map[";
+    for (at, (key, item)) in members.into_iter().enumerate() {
+        *out += if at > 0 { " " } else { "" };
+        *out += key;
+        out.push(':');
+        print(out, kind, item, Types::Known);
+    }
+    out.push(']');
+}
+
+fn print_leaf(out: &mut String, kind: &str, value: &Value) {
+    match kind {
+        "string" => *out += value.str(),
+        "bool" => *out += if value.bool() { "true" } else { "false" },
+        "resource.Quantity" => quantity::print(out, value.str()),
+        "intstr.IntOrString" => print_int_or_string(out, value),
+        "v1.Time" => print_time(out, value.str()),
+        "v1.FieldsV1" => print_bytes(out, json::to_string(value).as_bytes()),
+        _ => *out += &value.int().to_string(),
+    }
+}
+
+fn print_int_or_string(out: &mut String, value: &Value) {
+    let (kind, int, text) = (i32::from(value.as_str().is_some()), value.int(), value.str());
+    *out += &format!("{{Type:(intstr.Type){kind} IntVal:(int32){int} StrVal:(string){text}}}");
+}
+
+/// Seconds from Go's year 1 to 1970.
+const YEAR_ONE: i64 = 62_135_596_800;
+
+/// A time that is set carries a place, of which we know no more than that it is the one of a machine without a time
+/// zone. Templates have no times unless somebody writes them by hand.
+fn print_time(out: &mut String, text: &str) {
+    const PLACE: &str = "{name:(string)UTC zone:([]time.zone)<nil> tx:([]time.zoneTrans)<nil> extend:(string) \
+                         cacheStart:(int64)0 cacheEnd:(int64)0 cacheZone:(*time.zone)<nil>}";
+    let (seconds, place) = match time::to_unix(text) {
+        Some(seconds) => (seconds + YEAR_ONE, PLACE),
+        None => (0, "<nil>"),
+    };
+    *out +=
+        &format!("{{Time:(time.Time){{wall:(uint64)0 ext:(int64){seconds} loc:(*time.Location){place}}}}}");
+}
+
+fn print_bytes(out: &mut String, bytes: &[u8]) {
+    let bytes: Vec<String> = bytes.iter().map(u8::to_string).collect();
+    *out += &format!("{{Raw:([]uint8)[{}]}}", bytes.join(" "));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(kind: &'static str, value: &str, expect: &str) {
+        let mut out = String::new();
+        print(&mut out, kind, &json::parse(value.as_bytes()).expect("JSON"), Types::Shown);
+        assert_eq!(out, expect);
+    }
+
+    #[test]
+    fn every_type_that_is_named_is_known() {
+        let leaves = [
+            "string",
+            "bool",
+            "int32",
+            "int64",
+            "resource.Quantity",
+            "intstr.IntOrString",
+            "v1.Time",
+            "v1.FieldsV1",
+        ];
+        let kinds = SHAPES.values().flat_map(|shape| match shape {
+            Shape::Struct(fields) => fields.iter().map(|field| field.kind).collect(),
+            Shape::Same(other) => vec![*other],
+        });
+        for kind in kinds {
+            let name = kind.rsplit(['*', ']']).next().unwrap_or_default();
+            assert!(SHAPES.contains_key(name) || leaves.contains(&name), "{kind}");
+        }
+    }
+
+    #[test]
+    fn pointers_show_what_they_point_to() {
+        check("*int64", "30", "(*int64)30");
+        check("*int64", "null", "(*int64)<nil>");
+        check("*bool", "false", "(*bool)false");
+        check("*v1.PodOS", r#"{"name": "linux"}"#, "(*v1.PodOS){Name:(v1.OSName)linux}");
+    }
+
+    #[test]
+    fn a_pointer_to_an_empty_struct_is_not_none() {
+        check(
+            "*v1.EmptyDirVolumeSource",
+            "{}",
+            "(*v1.EmptyDirVolumeSource){Medium:(v1.StorageMedium) SizeLimit:(*resource.Quantity)<nil>}",
+        );
+    }
+
+    #[test]
+    fn maps_are_printed_in_the_order_of_their_keys() {
+        check("map[string]string", r#"{"b": "1", "a": "2"}"#, "(map[string]string)map[a:2 b:1]");
+        check("map[string]string", "{}", "(map[string]string)<nil>");
+    }
+
+    #[test]
+    fn lists_leave_out_the_types_of_their_items() {
+        check("[]int64", "[1, 2]", "([]int64)[1 2]");
+        check("[]v1.Capability", r#"["A", "B"]"#, "([]v1.Capability)[A B]");
+        check(
+            "[]v1.Sysctl",
+            r#"[{"name": "a", "value": "1"}]"#,
+            "([]v1.Sysctl)[{Name:(string)a Value:(string)1}]",
+        );
+        check("[]string", "null", "([]string)<nil>");
+    }
+
+    #[test]
+    fn embedded_structs_are_fields_of_their_own() {
+        check(
+            "v1.ConfigMapKeySelector",
+            r#"{"name": "settings", "key": "colour"}"#,
+            "(v1.ConfigMapKeySelector){LocalObjectReference:(v1.LocalObjectReference){Name:(string)settings} \
+             Key:(string)colour Optional:(*bool)<nil>}",
+        );
+    }
+
+    #[test]
+    fn a_port_is_a_number_or_a_name() {
+        let port = |inside: &str| {
+            format!("(v1.TCPSocketAction){{Port:(intstr.IntOrString){{{inside}}} Host:(string)}}")
+        };
+        check(
+            "v1.TCPSocketAction",
+            r#"{"port": 80}"#,
+            &port("Type:(intstr.Type)0 IntVal:(int32)80 StrVal:(string)"),
+        );
+        check(
+            "v1.TCPSocketAction",
+            r#"{"port": "web"}"#,
+            &port("Type:(intstr.Type)1 IntVal:(int32)0 StrVal:(string)web"),
+        );
+    }
+
+    #[test]
+    fn a_list_of_resources_is_a_map_of_amounts() {
+        check(
+            "v1.ResourceList",
+            r#"{"memory": "1Gi", "cpu": "100m"}"#,
+            "(v1.ResourceList)map[cpu:{i:(resource.int64Amount){value:(int64)100 scale:(resource.Scale)-3} \
+             d:(resource.infDecAmount){Dec:(*inf.Dec)<nil>} s:(string)100m Format:(resource.Format)DecimalSI} \
+             memory:{i:(resource.int64Amount){value:(int64)1073741824 scale:(resource.Scale)0} \
+             d:(resource.infDecAmount){Dec:(*inf.Dec)<nil>} s:(string)1Gi Format:(resource.Format)BinarySI}]",
+        );
+    }
+
+    #[test]
+    fn a_time_that_is_not_set_is_zero() {
+        check(
+            "v1.Time",
+            "null",
+            "(v1.Time){Time:(time.Time){wall:(uint64)0 ext:(int64)0 loc:(*time.Location)<nil>}}",
+        );
+        check("*v1.Time", "null", "(*v1.Time)<nil>");
+    }
+
+    #[test]
+    fn an_amount_that_is_not_there_is_zero() {
+        check(
+            "v1.ResourceFieldSelector",
+            r#"{"resource": "limits.cpu"}"#,
+            "(v1.ResourceFieldSelector){ContainerName:(string) Resource:(string)limits.cpu \
+             Divisor:(resource.Quantity){i:(resource.int64Amount){value:(int64)0 scale:(resource.Scale)0} \
+             d:(resource.infDecAmount){Dec:(*inf.Dec)<nil>} s:(string)0 Format:(resource.Format)DecimalSI}}",
+        );
+    }
+}

@@ -1,0 +1,92 @@
+//! By which name is a pod template known? A short hash of everything in it.
+//!
+//! Kubernetes: the hash is made of the text in which Go prints the struct, with every field that the struct has
+//! (controller_utils.go, ComputeHash). A new field changes every hash, and so rolls out everything; that is why
+//! nobody may hash anything else.
+
+mod dump;
+mod quantity;
+
+use mizzen_object::Value;
+
+/// The hash of a pod template. `collisions` counts how often this hash was taken by another template.
+pub fn of_template(template: &Value, collisions: Option<i64>) -> String {
+    let hash = continued(FIRST, dump::template(template).as_bytes());
+    let hash = collisions.map_or(hash, |collisions| continued(hash, &eight_bytes(collisions)));
+    encode(&hash.to_string())
+}
+
+/// The FNV-1a hash of bytes, in 32 bits.
+pub fn fnv(bytes: &[u8]) -> u32 {
+    continued(FIRST, bytes)
+}
+
+/// A text in the characters of generated names: no vowels, so that it spells nothing.
+pub fn encode(text: &str) -> String {
+    text.bytes().map(|byte| char::from(ALPHABET[usize::from(byte) % ALPHABET.len()])).collect()
+}
+
+const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+const FIRST: u32 = 0x811c_9dc5;
+const PRIME: u32 = 0x0100_0193;
+
+fn continued(hash: u32, bytes: &[u8]) -> u32 {
+    bytes.iter().fold(hash, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(PRIME))
+}
+
+/// Kubernetes: a number of 32 bits in a buffer of eight bytes, of which the last four stay empty.
+fn eight_bytes(number: i64) -> [u8; 8] {
+    u64::from(number as u32).to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use mizzen_object::json;
+
+    use super::*;
+
+    fn check(template: &str, collisions: Option<i64>, hash: &str) {
+        assert_eq!(of_template(&json::parse(template.as_bytes()).expect("JSON"), collisions), hash);
+    }
+
+    const NGINX: &str = r#"{"metadata": {"labels": {"app": "a"}}, "spec": {
+        "containers": [{"name": "c", "image": "nginx:1.25", "imagePullPolicy": "IfNotPresent", "resources": {},
+            "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}],
+        "dnsPolicy": "ClusterFirst", "restartPolicy": "Always", "schedulerName": "golden-none",
+        "securityContext": {}, "terminationGracePeriodSeconds": 30}}"#;
+
+    #[test]
+    fn a_template_has_the_hash_that_kubernetes_gives_it() {
+        check(NGINX, None, "79d48bdd9c");
+    }
+
+    #[test]
+    fn the_template_of_a_daemon_has_the_hash_that_kubernetes_gives_it() {
+        let busybox = NGINX.replace("nginx:1.25", "busybox").replace("IfNotPresent", "Always");
+        let busybox =
+            busybox.replace(r#""dnsPolicy""#, r#""nodeSelector": {"golden": "nobody"}, "dnsPolicy""#);
+        check(&busybox, None, "cc5b6f4b4");
+    }
+
+    #[test]
+    fn an_empty_list_is_no_list() {
+        check(
+            &NGINX.replace(r#""securityContext""#, r#""tolerations": [], "securityContext""#),
+            None,
+            "79d48bdd9c",
+        );
+    }
+
+    #[test]
+    fn each_collision_leads_to_another_hash() {
+        let template = json::parse(NGINX.as_bytes()).expect("JSON");
+        let hashes = [None, Some(0), Some(1), Some(2)].map(|collisions| of_template(&template, collisions));
+        let unique: std::collections::HashSet<&String> = hashes.iter().collect();
+        assert_eq!(unique.len(), hashes.len());
+    }
+
+    #[test]
+    fn hashes_are_those_of_the_standard() {
+        assert_eq!((fnv(b""), fnv(b"a"), fnv(b"foobar")), (0x811c_9dc5, 0xe40c_292c, 0xbf9c_f968));
+    }
+}

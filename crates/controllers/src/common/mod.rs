@@ -1,0 +1,15 @@
+//! What do several loops do alike?
+//!
+//! Some of it is for loops that are still to come.
+#![allow(dead_code)]
+
+pub mod batch;
+pub mod claim;
+pub mod failure;
+pub mod fresh;
+pub mod hash;
+pub mod owned;
+pub mod pod;
+pub mod pods;
+pub mod rank;
+pub mod template;

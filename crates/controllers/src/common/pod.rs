@@ -1,0 +1,114 @@
+//! What state is a pod in, as controllers see it?
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use mizzen_object::{Value, time};
+
+/// Whether a pod counts: it is not done, and nobody deletes it.
+pub fn is_active(pod: &Value) -> bool {
+    !is_terminal(pod) && !is_going(pod)
+}
+
+/// Whether a pod is on its way out, but may still run.
+pub fn is_terminating(pod: &Value) -> bool {
+    !is_terminal(pod) && is_going(pod)
+}
+
+/// Whether a pod has run for good, well or not.
+pub fn is_terminal(pod: &Value) -> bool {
+    matches!(pod["status"]["phase"].str(), "Succeeded" | "Failed")
+}
+
+fn is_going(pod: &Value) -> bool {
+    !pod["metadata"]["deletionTimestamp"].is_null()
+}
+
+/// Whether a pod can serve.
+pub fn is_ready(pod: &Value) -> bool {
+    condition(pod, "Ready").is_some_and(|ready| ready["status"].str() == "True")
+}
+
+/// The condition of a type.
+pub fn condition<'a>(pod: &'a Value, type_: &str) -> Option<&'a Value> {
+    pod["status"]["conditions"].list().iter().find(|condition| condition["type"].str() == type_)
+}
+
+/// Since when a pod can serve, in seconds since 1970; none if it cannot, or nobody noted the time.
+pub fn ready_since(pod: &Value) -> Option<i64> {
+    let ready = condition(pod, "Ready").filter(|ready| ready["status"].str() == "True")?;
+    time::to_unix(ready["lastTransitionTime"].str())
+}
+
+/// Whether a pod has served long enough to be relied on.
+pub fn is_available(pod: &Value, min_ready_seconds: i64, now: Timestamp) -> bool {
+    is_ready(pod) && (min_ready_seconds == 0 || has_been_ready(ready_since(pod), min_ready_seconds, now))
+}
+
+/// Whether a pod that is ready since then has been ready for long enough.
+pub fn has_been_ready(since: Option<i64>, min_ready_seconds: i64, now: Timestamp) -> bool {
+    since.is_some_and(|since| since.saturating_add(min_ready_seconds) <= now.as_second())
+}
+
+/// How long until a pod that is ready since then is available; none if it is, or never will be.
+pub fn until_available(since: Option<i64>, min_ready_seconds: i64, now: Timestamp) -> Option<Duration> {
+    if min_ready_seconds <= 0 {
+        return None;
+    }
+    let due = Timestamp::from_second(since?.saturating_add(min_ready_seconds)).ok()?;
+    Duration::try_from(due.duration_since(now)).ok().filter(|wait| !wait.is_zero())
+}
+
+#[cfg(test)]
+mod tests {
+    use mizzen_object::value;
+
+    use super::*;
+
+    fn pod(phase: &str, is_going: bool) -> Value {
+        let deletion = is_going.then_some("2026-01-01T00:00:00Z");
+        value!({"metadata": {"deletionTimestamp": deletion}, "status": {"phase": phase}})
+    }
+
+    #[test]
+    fn a_pod_counts_until_it_is_done_or_deleted() {
+        let cases = [
+            ("Pending", false, true, false),
+            ("Running", false, true, false),
+            ("", false, true, false),
+            ("Running", true, false, true),
+            ("Succeeded", false, false, false),
+            ("Failed", true, false, false),
+        ];
+        for (phase, going, active, terminating) in cases {
+            let pod = pod(phase, going);
+            assert_eq!((is_active(&pod), is_terminating(&pod)), (active, terminating), "{phase} {going}");
+        }
+    }
+
+    fn at(seconds: i64, nanos: i32) -> Timestamp {
+        Timestamp::new(seconds, nanos).expect("a time")
+    }
+
+    #[test]
+    fn a_pod_is_available_when_it_was_ready_for_long_enough() {
+        let ready = value!({"type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:01:40Z"});
+        let pod = value!({"status": {"conditions": [ready]}});
+        assert!(is_available(&pod, 0, at(100, 0)) && !is_available(&pod, 10, at(109, 999_999_999)));
+        assert!(is_available(&pod, 10, at(110, 0)));
+    }
+
+    #[test]
+    fn a_pod_without_a_time_of_readiness_is_available_only_if_none_is_asked_for() {
+        let pod = value!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+        assert!(is_available(&pod, 0, at(100, 0)) && !is_available(&pod, 1, at(100, 0)));
+    }
+
+    #[test]
+    fn waiting_ends_exactly_when_a_pod_becomes_available() {
+        assert_eq!(until_available(Some(100), 10, at(105, 500_000_000)), Some(Duration::from_millis(4500)));
+        assert_eq!(until_available(Some(100), 10, at(110, 0)), None);
+        assert_eq!(until_available(None, 10, at(110, 0)), None);
+        assert_eq!(until_available(Some(100), 0, at(90, 0)), None);
+    }
+}

@@ -1,0 +1,278 @@
+//! Which pods go first when there are too many?
+
+use std::cmp::Ordering;
+
+use k8s_openapi::jiff::Timestamp;
+use mizzen_object::{Value, time};
+
+use super::pod;
+
+/// What decides how early a pod goes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Standing {
+    /// What tells it from others.
+    pub uid: String,
+    /// Whether it has a node.
+    pub is_assigned: bool,
+    /// How far it came: pending, unknown, running.
+    pub phase: u8,
+    /// Whether it can serve.
+    pub is_ready: bool,
+    /// Since when it can, in seconds since 1970.
+    pub ready_since: Option<i64>,
+    /// What its owner says it costs to lose it.
+    pub cost: i64,
+    /// How often its containers were restarted: the most of any, then the most of any that runs beside them.
+    pub restarts: (i64, i64),
+    /// When it was made.
+    pub created: Option<i64>,
+}
+
+/// The annotation by which somebody says what it costs to lose a pod.
+pub const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+impl Standing {
+    /// The standing of a pod.
+    pub fn of(pod: &Value) -> Standing {
+        Standing {
+            uid: pod["metadata"]["uid"].str().into(),
+            is_assigned: !pod["spec"]["nodeName"].str().is_empty(),
+            phase: phase(pod),
+            is_ready: pod::is_ready(pod),
+            ready_since: pod::ready_since(pod),
+            cost: cost(pod["metadata"]["annotations"][DELETION_COST].str()),
+            restarts: restarts(pod),
+            created: time::to_unix(pod["metadata"]["creationTimestamp"].str()),
+        }
+    }
+
+    /// Who of two goes first, as long as nobody names costs and nodes do not matter.
+    pub fn compare(&self, other: &Standing) -> Ordering {
+        self.compare_state(other)
+            .then_with(|| self.compare_readiness(other, by_time))
+            .then_with(|| other.restarts.cmp(&self.restarts))
+            .then_with(|| by_time(self.created, other.created))
+    }
+
+    /// Who of two goes first. `neighbours` says how many related pods are on the node of each; ages that are alike
+    /// in their order of magnitude count as equal, so that chance decides who goes.
+    pub fn compare_among(&self, other: &Standing, neighbours: (usize, usize), now: Timestamp) -> Ordering {
+        let by_age = |one, another| match magnitude(one, now).cmp(&magnitude(another, now)) {
+            _ if one == another => Ordering::Equal,
+            _ if one.is_none() || another.is_none() => by_time(one, another),
+            Ordering::Equal => self.uid.cmp(&other.uid),
+            ordering => ordering,
+        };
+        self.compare_state(other)
+            .then(self.cost.cmp(&other.cost))
+            .then(neighbours.1.cmp(&neighbours.0))
+            .then_with(|| self.compare_readiness(other, by_age))
+            .then_with(|| other.restarts.cmp(&self.restarts))
+            .then_with(|| by_age(self.created, other.created))
+    }
+
+    fn compare_state(&self, other: &Standing) -> Ordering {
+        let state = |standing: &Standing| (standing.is_assigned, standing.phase, standing.is_ready);
+        state(self).cmp(&state(other))
+    }
+
+    fn compare_readiness(
+        &self,
+        other: &Standing,
+        by: impl Fn(Option<i64>, Option<i64>) -> Ordering,
+    ) -> Ordering {
+        match self.is_ready && other.is_ready {
+            true => by(self.ready_since, other.ready_since),
+            false => Ordering::Equal,
+        }
+    }
+}
+
+/// Puts in order, the one to go first in front.
+///
+/// Kubernetes: the comparison is no order at all (three ages can beat each other in a circle), so that no sort of the
+/// standard library may be asked; each item is inserted where a search finds a place for it.
+pub fn sort<T>(items: Vec<T>, compare: impl Fn(&T, &T) -> Ordering) -> Vec<T> {
+    let mut sorted: Vec<T> = Vec::with_capacity(items.len());
+    for item in items {
+        let place = sorted.partition_point(|other| compare(other, &item) != Ordering::Greater);
+        sorted.insert(place, item);
+    }
+    sorted
+}
+
+/// Kubernetes: a phase that nobody knows, and one that is not set, count as pending (controller_utils.go).
+fn phase(pod: &Value) -> u8 {
+    match pod["status"]["phase"].str() {
+        "Unknown" => 1,
+        "Running" => 2,
+        _ => 0,
+    }
+}
+
+/// Kubernetes: a plus sign or leading zeros make a cost invalid, and an invalid cost is zero.
+fn cost(text: &str) -> i64 {
+    let is_valid = text == "0" || text.starts_with(['-', '1', '2', '3', '4', '5', '6', '7', '8', '9']);
+    text.parse::<i32>().ok().filter(|_| is_valid).unwrap_or_default().into()
+}
+
+fn restarts(pod: &Value) -> (i64, i64) {
+    let most = |statuses: &str, counts: &dyn Fn(&str) -> bool| {
+        let statuses = pod["status"][statuses].list().iter();
+        let counted = statuses.filter(|status| counts(status["name"].str()));
+        counted.map(|status| status["restartCount"].int()).max().unwrap_or_default()
+    };
+    let runs_beside = |name: &str| {
+        let containers = pod["spec"]["initContainers"].list();
+        containers.iter().any(|it| it["name"].str() == name && it["restartPolicy"].str() == "Always")
+    };
+    (most("containerStatuses", &|_| true), most("initContainerStatuses", &runs_beside))
+}
+
+/// The younger first; one without a time is younger than all.
+fn by_time(one: Option<i64>, another: Option<i64>) -> Ordering {
+    let key = |time: Option<i64>| time.map_or(i64::MAX, |time| time);
+    key(another).cmp(&key(one))
+}
+
+/// The order of magnitude of an age: the power of two of its nanoseconds; -1 for what is not past.
+fn magnitude(time: Option<i64>, now: Timestamp) -> i64 {
+    let age = now.as_nanosecond() - i128::from(time.unwrap_or_default()) * 1_000_000_000;
+    if age > 0 { (age as f64).log2() as i64 } else { -1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use mizzen_object::value;
+
+    use super::*;
+
+    const NOW: i64 = 1_000_000;
+
+    fn standing(uid: &str) -> Standing {
+        let (is_assigned, phase, is_ready, ready_since) = (true, 2, true, Some(NOW - 100));
+        Standing {
+            uid: uid.into(),
+            is_assigned,
+            phase,
+            is_ready,
+            ready_since,
+            created: Some(NOW - 200),
+            ..Default::default()
+        }
+    }
+
+    fn check(first: Standing, second: Standing) {
+        check_with(first, second, (1, 1));
+    }
+
+    fn check_with(first: Standing, second: Standing, neighbours: (usize, usize)) {
+        let now = Timestamp::from_second(NOW).expect("a time");
+        let turned = (neighbours.1, neighbours.0);
+        assert_eq!(first.compare_among(&second, neighbours, now), Ordering::Less);
+        assert_eq!(second.compare_among(&first, turned, now), Ordering::Greater);
+    }
+
+    #[test]
+    fn pods_without_a_node_go_first_whatever_they_cost() {
+        check(Standing { is_assigned: false, cost: 100, ..standing("b") }, standing("a"));
+    }
+
+    #[test]
+    fn pending_pods_go_before_unknown_ones_and_those_before_running_ones() {
+        check(Standing { phase: 0, ..standing("b") }, Standing { phase: 1, ..standing("a") });
+        check(Standing { phase: 1, ..standing("b") }, standing("a"));
+    }
+
+    #[test]
+    fn pods_that_cannot_serve_go_before_those_that_can() {
+        check(Standing { is_ready: false, ready_since: None, cost: 5, ..standing("b") }, standing("a"));
+    }
+
+    #[test]
+    fn cheap_pods_go_before_dear_ones_even_if_they_are_alone_on_their_node() {
+        check_with(Standing { cost: -1, ..standing("b") }, standing("a"), (1, 5));
+    }
+
+    #[test]
+    fn pods_on_crowded_nodes_go_first() {
+        check_with(Standing { ready_since: Some(1), ..standing("b") }, standing("a"), (3, 2));
+    }
+
+    #[test]
+    fn pods_that_serve_for_less_time_go_first() {
+        check(Standing { ready_since: Some(NOW - 10), ..standing("b") }, standing("a"));
+        check(Standing { ready_since: None, ..standing("b") }, standing("a"));
+    }
+
+    #[test]
+    fn ages_of_one_magnitude_are_decided_by_chance() {
+        check(Standing { ready_since: Some(NOW - 101), ..standing("a") }, standing("b"));
+        check(Standing { ready_since: Some(NOW - 99), ..standing("a") }, standing("b"));
+    }
+
+    #[test]
+    fn pods_that_restart_more_go_first() {
+        check(Standing { restarts: (3, 0), ..standing("b") }, standing("a"));
+        check(Standing { restarts: (3, 2), ..standing("b") }, Standing { restarts: (3, 1), ..standing("a") });
+    }
+
+    #[test]
+    fn younger_pods_go_first() {
+        check(Standing { created: Some(NOW - 5), ..standing("b") }, standing("a"));
+        check(Standing { created: None, ..standing("b") }, standing("a"));
+    }
+
+    #[test]
+    fn the_simple_comparison_ignores_costs_and_compares_times_exactly() {
+        let dear = Standing { cost: 7, ready_since: Some(NOW - 99), ..standing("b") };
+        assert_eq!(dear.compare(&standing("a")), Ordering::Less);
+        assert_eq!(standing("b").compare(&standing("a")), Ordering::Equal);
+    }
+
+    #[test]
+    fn an_order_that_goes_in_circles_still_ends() {
+        let beats = |one: &u32, another: &u32| match (3 + one - another) % 3 {
+            0 => Ordering::Equal,
+            1 => Ordering::Less,
+            _ => Ordering::Greater,
+        };
+        let mut sorted = sort((0..1000).map(|at| at % 3).collect(), beats);
+        sorted.sort_unstable();
+        assert_eq!(sorted.len(), 1000);
+    }
+
+    #[test]
+    fn costs_are_whole_numbers_without_ornament() {
+        let cases =
+            [("", 0), ("5", 5), ("-5", -5), ("+5", 0), ("05", 0), ("0", 0), ("x", 0), ("99999999999", 0)];
+        for (text, expect) in cases {
+            assert_eq!(cost(text), expect, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_standing_of_a_pod_is_read_from_it() {
+        let pod = value!({
+            "metadata": {"uid": "u", "creationTimestamp": "1970-01-01T00:00:05Z", "annotations": {"controller.kubernetes.io/pod-deletion-cost": "7"}},
+            "spec": {"nodeName": "n", "initContainers": [{"name": "side", "restartPolicy": "Always"}, {"name": "once"}]},
+            "status": {
+                "phase": "Running",
+                "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:00:09Z"}],
+                "containerStatuses": [{"name": "a", "restartCount": 1}, {"name": "b", "restartCount": 3}],
+                "initContainerStatuses": [{"name": "side", "restartCount": 2}, {"name": "once", "restartCount": 9}]
+            }
+        });
+        let expect = Standing {
+            uid: "u".into(),
+            is_assigned: true,
+            phase: 2,
+            is_ready: true,
+            ready_since: Some(9),
+            cost: 7,
+            restarts: (3, 2),
+            created: Some(5),
+        };
+        assert_eq!(Standing::of(&pod), expect);
+    }
+}

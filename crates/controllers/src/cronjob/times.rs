@@ -1,0 +1,151 @@
+//! When was a CronJob due last, when is it next?
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use mizzen_kinds::Schedule;
+use mizzen_object::time::to_unix;
+use mizzen_sdk::Object;
+
+/// Clocks differ: a little later nobody is too early.
+const SLACK: Duration = Duration::from_millis(100);
+
+/// More than so many missed times are no longer a pause but a mistake.
+const MANY: i64 = 100;
+
+/// A time at which a CronJob is due and for which it has no job yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Due {
+    /// The latest such time, in seconds since 1970.
+    pub time: i64,
+    /// Whether very many were missed before it.
+    pub missed_many: bool,
+}
+
+/// What lies between the last job and now.
+struct Past {
+    /// What counts as the last time.
+    from: i64,
+    /// The latest time after it that is not in the future.
+    latest: Option<i64>,
+    /// About how many were missed before that.
+    n_missed: i64,
+}
+
+/// The latest time that is not in the future, and not before the CronJob was made, its last job, or the deadline for
+/// starts.
+pub fn due(cron_job: &Object, schedule: &Schedule, now: Timestamp) -> Result<Option<Due>, String> {
+    let deadline = cron_job["spec"]["startingDeadlineSeconds"].as_int();
+    let earliest = deadline.map(|seconds| now.as_second().saturating_sub(seconds));
+    let past = past(last_time(cron_job).max(earliest.unwrap_or(i64::MIN)), schedule, now.as_second())?;
+    Ok(past.latest.map(|time| Due { time, missed_many: past.n_missed > MANY }))
+}
+
+/// How long until the next time; none if it never comes.
+pub fn until_next(cron_job: &Object, schedule: &Schedule, now: Timestamp) -> Option<Duration> {
+    let base = match past(last_time(cron_job), schedule, now.as_second()) {
+        Ok(Past { latest: Some(latest), .. }) => latest,
+        Ok(Past { from, n_missed: 0, .. }) => from,
+        _ => now.as_second(),
+    };
+    let wait = i128::from(schedule.next(base)?) * 1_000_000_000 - now.as_nanosecond();
+    Some(Duration::from_nanos((wait + SLACK.as_nanos() as i128).max(0).try_into().unwrap_or(u64::MAX)))
+}
+
+/// Whether it is too late to start what was due at `time`.
+pub fn is_too_late(cron_job: &Object, time: i64, now: Timestamp) -> bool {
+    let deadline = cron_job["spec"]["startingDeadlineSeconds"].as_int();
+    let is_past = |seconds| i128::from(time.saturating_add(seconds)) * 1_000_000_000 < now.as_nanosecond();
+    deadline.is_some_and(is_past)
+}
+
+fn last_time(cron_job: &Object) -> i64 {
+    to_unix(cron_job["status"]["lastScheduleTime"].str()).unwrap_or_else(|| cron_job.created())
+}
+
+/// Kubernetes: how many times were missed is guessed from the distance of the first two, and the latest is looked for
+/// from there; a schedule that is not regular may so come to none at all (cronjob/utils.go, mostRecentScheduleTime).
+fn past(from: i64, schedule: &Schedule, now: i64) -> Result<Past, String> {
+    let never = || String::from("time difference between two schedules is less than 1 second");
+    let first = schedule.next(from).ok_or_else(never)?;
+    if now < first {
+        return Ok(Past { from, latest: None, n_missed: 0 });
+    }
+    let second = schedule.next(first).ok_or_else(never)?;
+    if now < second {
+        return Ok(Past { from, latest: Some(first), n_missed: 0 });
+    }
+    let span = second - first;
+    let n_missed = (now - first) / span + 1;
+    let times = std::iter::successors(schedule.next(first + (n_missed - 2) * span), |time| schedule.next(*time));
+    Ok(Past { from, latest: times.take_while(|time| *time <= now).last(), n_missed })
+}
+
+#[cfg(test)]
+mod tests {
+    use mizzen_object::time::from_unix;
+    use mizzen_object::{Value, value};
+
+    use super::*;
+
+    fn at(time: &str) -> Timestamp {
+        time.parse().unwrap()
+    }
+
+    fn cron_job(made: &str, last: Value, deadline: Value) -> Object {
+        Object(value!({
+            "metadata": {"creationTimestamp": made},
+            "spec": {"startingDeadlineSeconds": deadline},
+            "status": {"lastScheduleTime": last},
+        }))
+    }
+
+    #[track_caller]
+    fn check(schedule: &str, cron_job: &Object, now: &str, expect: Option<(&str, bool)>) {
+        let schedule = Schedule::parse(schedule).unwrap();
+        let due = due(cron_job, &schedule, at(now)).unwrap();
+        let due = due.map(|due| (from_unix(due.time), due.missed_many));
+        assert_eq!(due.as_ref().map(|(time, many)| (time.as_str(), *many)), expect);
+    }
+
+    #[test]
+    fn the_latest_time_since_the_last_job_is_due() {
+        let made = |last: Value| cron_job("2024-01-01T00:00:30Z", last, Value::Null);
+        check("0 * * * *", &made(Value::Null), "2024-01-01T00:59:59Z", None);
+        check("0 * * * *", &made(Value::Null), "2024-01-01T01:00:00Z", Some(("2024-01-01T01:00:00Z", false)));
+        check("0 * * * *", &made(Value::Null), "2024-01-01T05:30:00Z", Some(("2024-01-01T05:00:00Z", false)));
+        check("0 * * * *", &made(value!("2024-01-01T05:00:00Z")), "2024-01-01T05:30:00Z", None);
+        check("0 * * * *", &made(Value::Null), "2024-01-06T00:30:00Z", Some(("2024-01-06T00:00:00Z", true)));
+        check("@every 7m", &made(Value::Null), "2024-01-01T01:00:00Z", Some(("2024-01-01T00:56:30Z", false)));
+        let weekdays = "30 6-16/4 * * 1-5";
+        check(weekdays, &made(Value::Null), "2024-01-07T12:00:00Z", Some(("2024-01-05T14:30:00Z", false)));
+    }
+
+    #[test]
+    fn what_is_older_than_the_deadline_does_not_count() {
+        let late = cron_job("2024-01-01T00:00:30Z", Value::Null, value!(60));
+        check("0 * * * *", &late, "2024-01-06T00:30:00Z", None);
+        check("0 * * * *", &late, "2024-01-06T00:00:10Z", Some(("2024-01-06T00:00:00Z", false)));
+        let time = at("2024-01-06T00:00:00Z").as_second();
+        assert!(!is_too_late(&late, time, at("2024-01-06T00:01:00Z")));
+        assert!(is_too_late(&late, time, at("2024-01-06T00:01:00.5Z")));
+    }
+
+    #[test]
+    fn a_day_that_never_comes_is_said_to_be_invalid() {
+        let never = Schedule::parse("59 23 31 2 *").unwrap();
+        let made = cron_job("2024-01-01T00:00:30Z", Value::Null, Value::Null);
+        assert!(due(&made, &never, at("2024-01-02T00:00:00Z")).is_err());
+        assert_eq!(until_next(&made, &never, at("2024-01-02T00:00:00Z")), None);
+    }
+
+    #[test]
+    fn the_next_time_is_a_little_late() {
+        let hourly = Schedule::parse("0 * * * *").unwrap();
+        let made = cron_job("2024-01-01T00:00:30Z", Value::Null, Value::Null);
+        let wait = |now: &str| until_next(&made, &hourly, at(now)).unwrap().as_millis();
+        assert_eq!(wait("2024-01-01T00:59:59.5Z"), 600);
+        assert_eq!(wait("2024-01-01T01:00:00Z"), 3_600_100);
+        assert_eq!(wait("2024-01-01T05:30:00Z"), 1_800_100);
+    }
+}

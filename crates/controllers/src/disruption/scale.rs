@@ -1,0 +1,149 @@
+//! How many pods do those want who control them?
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use http::Method;
+use kube::core::GroupVersionKind;
+use mizzen_object::Value;
+use mizzen_sdk::api::Api;
+use mizzen_sdk::discover::{MapError, Mapper};
+use mizzen_sdk::informer::Informer;
+use mizzen_sdk::resource::{DEPLOYMENTS, REPLICA_SETS, REPLICATION_CONTROLLERS, STATEFUL_SETS};
+use mizzen_sdk::write::{is_not_found, message};
+use mizzen_sdk::{Key, Object};
+
+use crate::{Context, Error};
+
+/// Asks those who control pods how many they want.
+pub(crate) struct Scales {
+    api: Api,
+    mapper: Mapper,
+    replication_controllers: Informer<Object>,
+    replica_sets: Informer<Object>,
+    deployments: Informer<Object>,
+    stateful_sets: Informer<Object>,
+}
+
+/// How many pods are wanted, and which pods nobody controls.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Wanted {
+    /// How many.
+    pub n_pods: i64,
+    /// Whether nobody controls some of them.
+    pub has_unmanaged: bool,
+}
+
+impl Scales {
+    /// Asks caches for the usual kinds, and the API for others.
+    pub fn new(context: &Context) -> Scales {
+        Scales {
+            api: context.api.clone(),
+            mapper: Mapper::new(context.api.client().clone()),
+            replication_controllers: context.follow(&REPLICATION_CONTROLLERS),
+            replica_sets: context.follow(&REPLICA_SETS),
+            deployments: context.follow(&DEPLOYMENTS),
+            stateful_sets: context.follow(&STATEFUL_SETS),
+        }
+    }
+
+    /// How many pods those want together who control these.
+    pub async fn wanted(&self, pods: &[Arc<Object>]) -> Result<Wanted, Error> {
+        let mut scales: BTreeMap<String, i64> = BTreeMap::new();
+        let mut has_unmanaged = false;
+        for pod in pods {
+            let Some(owner) = pod.controller() else {
+                has_unmanaged = true;
+                continue;
+            };
+            if scales.contains_key(owner["uid"].str()) {
+                continue;
+            }
+            let found = match self.known(owner, pod.namespace())? {
+                Some(found) => Some(found),
+                None => self.asked(owner, pod.namespace()).await?,
+            };
+            let missing = || Error::Other(format!("found no controllers for pod {:?}", pod.name()));
+            let (uid, scale) = found.ok_or_else(missing)?;
+            scales.insert(uid, scale);
+        }
+        Ok(Wanted { n_pods: scales.values().sum(), has_unmanaged })
+    }
+
+    /// Who of the usual kinds it is, and how many he wants. Of a replica set that a deployment controls, the deployment
+    /// is asked.
+    fn known(&self, owner: &Value, namespace: &str) -> Result<Option<(String, i64)>, Error> {
+        let (group, _) = group_version(owner["apiVersion"].str())?;
+        let found = match (group, owner["kind"].str()) {
+            ("", "ReplicationController") => find(&self.replication_controllers, owner, namespace)?,
+            ("apps", "StatefulSet") => find(&self.stateful_sets, owner, namespace)?,
+            ("apps" | "extensions", "ReplicaSet") => {
+                let set = find(&self.replica_sets, owner, namespace)?;
+                match set.as_ref().and_then(|set| set.controller()) {
+                    Some(above) if above["kind"].str() == "Deployment" => {
+                        find(&self.deployments, above, namespace)?
+                    }
+                    _ => set,
+                }
+            }
+            _ => None,
+        };
+        Ok(found.map(|found| (found.uid().to_string(), found["spec"]["replicas"].int())))
+    }
+
+    /// Asks somebody of any kind.
+    async fn asked(&self, owner: &Value, namespace: &str) -> Result<Option<(String, i64)>, Error> {
+        let (group, version) = group_version(owner["apiVersion"].str())?;
+        let gvk = GroupVersionKind::gvk(group, version, owner["kind"].str());
+        let mapping = self.mapper.by_kind(&gvk).await.map_err(|error| match error {
+            MapError::Unknown(_) => {
+                let (kind, version) = (owner["kind"].str(), owner["apiVersion"].str());
+                Error::Other(format!("no matches for kind {kind:?} in version {version:?}"))
+            }
+            MapError::Client(error) => error.into(),
+        })?;
+        let path = format!("{}/{}/scale", mapping.path(Some(namespace)), owner["name"].str());
+        match self.api.raw(Method::GET, &path, None).await {
+            Ok(scale) if scale.uid() != owner["uid"].str() => Ok(None),
+            Ok(scale) => Ok(Some((scale.uid().into(), scale["spec"]["replicas"].int()))),
+            Err(error) if !is_not_found(&error) => Err(Error::Other(message(&error))),
+            Err(_) if mapping.subresources.iter().any(|name| name == "scale") => Ok(None),
+            Err(_) => {
+                let group = if group.is_empty() { String::new() } else { format!(".{group}") };
+                let plural = &mapping.resource.plural;
+                Err(Error::Other(format!("{plural}{group} does not implement the scale subresource")))
+            }
+        }
+    }
+}
+
+fn find(of: &Informer<Object>, owner: &Value, namespace: &str) -> Result<Option<Arc<Object>>, Error> {
+    let found = of.lister().by_key(&Key::new(namespace, owner["name"].str()))?;
+    Ok(found.filter(|found| found.uid() == owner["uid"].str()))
+}
+
+/// The group and the version of an `apiVersion`, in Go's words if it is none.
+pub(crate) fn group_version(text: &str) -> Result<(&str, &str), Error> {
+    let (group, version) = text.split_once('/').unwrap_or(("", text));
+    match version.contains('/') {
+        true => Err(Error::Other(format!("unexpected GroupVersion string: {text}"))),
+        false => Ok((group, version)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expect: Result<(&str, &str), &str>) {
+        assert_eq!(group_version(text).map_err(|error| error.to_string()), expect.map_err(String::from));
+    }
+
+    #[test]
+    fn the_core_has_no_group() {
+        check("v1", Ok(("", "v1")));
+        check("apps/v1", Ok(("apps", "v1")));
+        check("a/b/c", Err("unexpected GroupVersion string: a/b/c"));
+    }
+}

@@ -1,0 +1,91 @@
+//! Which pods say that they are about to be disrupted, and are not?
+
+use std::time::Duration;
+
+use mizzen_object::{Value, time, value};
+
+use crate::services::member::condition;
+
+/// How long a pod may say so without going, in seconds.
+const TIMEOUT: i64 = 120;
+
+/// How long a pod may still say that it is about to be disrupted; none if it does not, or if it may say so forever.
+pub(crate) fn remaining(pod: &Value, now: i64) -> Option<Duration> {
+    let condition = condition(pod, "DisruptionTarget");
+    let is_going = !pod["metadata"]["deletionTimestamp"].is_null();
+    let is_over = matches!(pod["status"]["phase"].str(), "Succeeded" | "Failed");
+    // The node's agent may take as long as it likes.
+    let by_agent = condition["reason"].str() == "TerminationByKubelet";
+    if is_going || is_over || by_agent || condition["status"].str() != "True" {
+        return None;
+    }
+    let since = time::to_unix(condition["lastTransitionTime"].str()).unwrap_or_default();
+    Some(Duration::from_secs((since + TIMEOUT - now).max(0) as u64))
+}
+
+/// The pod's status, in which it takes that back.
+pub(crate) fn taken_back(pod: &Value, now: &str) -> Value {
+    let mut status = pod["status"].clone();
+    let conditions = status.entry("conditions").list_mut().iter_mut();
+    for condition in conditions.filter(|condition| condition["type"].str() == "DisruptionTarget") {
+        *condition = value!({
+            "type": "DisruptionTarget",
+            "status": "False",
+            "lastProbeTime": null,
+            "lastTransitionTime": (now)
+        });
+        let generation = &pod["metadata"]["generation"];
+        if !generation.is_empty() {
+            condition.set("observedGeneration", generation.clone());
+        }
+    }
+    status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 1_704_067_500;
+
+    fn pod(change: fn(&mut Value)) -> Value {
+        let mut pod = value!({
+            "metadata": {"generation": 3},
+            "status": {"phase": "Running", "conditions": [{
+                "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
+                "lastTransitionTime": (time::from_unix(NOW - 30))
+            }]}
+        });
+        change(&mut pod);
+        pod
+    }
+
+    #[track_caller]
+    fn check(change: fn(&mut Value), expect: Option<u64>) {
+        assert_eq!(remaining(&pod(change), NOW).map(|left| left.as_secs()), expect);
+    }
+
+    #[test]
+    fn a_pod_may_say_so_for_two_minutes() {
+        check(|_| (), Some(90));
+        check(|pod| pod.entry("metadata").set("deletionTimestamp", "2024-01-01T00:00:00Z"), None);
+        check(|pod| pod.entry("status").set("phase", "Failed"), None);
+        check(|pod| pod.entry("status").entry("conditions").list_mut()[0].set("status", "False"), None);
+        check(|pod| pod.entry("status").entry("conditions").list_mut()[0].set("reason", "TerminationByKubelet"), None);
+        let old = |pod: &mut Value| {
+            let old = time::from_unix(NOW - 500);
+            pod.entry("status").entry("conditions").list_mut()[0].set("lastTransitionTime", old);
+        };
+        check(old, Some(0));
+    }
+
+    #[test]
+    fn it_takes_that_back() {
+        let status = taken_back(&pod(|_| ()), "now");
+        let expect = value!([{
+            "type": "DisruptionTarget", "status": "False", "lastProbeTime": null, "lastTransitionTime": "now",
+            "observedGeneration": 3
+        }]);
+        assert_eq!(status["conditions"], expect);
+    }
+}

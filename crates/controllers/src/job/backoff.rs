@@ -1,0 +1,114 @@
+//! When may the next pod be made after some have failed?
+//!
+//! The first failure costs 10 s, each further one twice as much, up to 10 minutes. The time runs from the end of the
+//! last container that failed, not from when somebody looked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use mizzen_sdk::Object;
+
+use super::facts::{failure_count, finish_time, ignored_failure_count};
+
+const FIRST: Duration = Duration::from_secs(10);
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// How often pods of a job failed one after the other, and when the last did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Backoff {
+    n_failures: i64,
+    /// Seconds since 1970.
+    last_failure: i64,
+}
+
+impl Backoff {
+    /// What is known after some more pods have ended. Only failures after the last success count.
+    pub fn after(self, succeeded: &[Arc<Object>], failed: &[Arc<Object>]) -> Backoff {
+        let last_success = succeeded.iter().map(|pod| finish_time(pod)).max();
+        let before = if last_success.is_some() { Backoff::default() } else { self };
+        let times = failed.iter().map(|pod| finish_time(pod));
+        let times = times.filter(|time| last_success.is_none_or(|success| *time > success));
+        times.fold(before, |known, time| Backoff {
+            n_failures: known.n_failures + 1,
+            last_failure: if known.n_failures == before.n_failures { time } else { time.max(known.last_failure) },
+        })
+    }
+
+    /// How long to wait from now.
+    pub fn remaining(self, now: Timestamp) -> Duration {
+        remaining(self.n_failures, self.last_failure, now)
+    }
+}
+
+/// How long an index is to wait after its last pod failed.
+pub fn remaining_of_index(last_failed: Option<&Arc<Object>>, now: Timestamp) -> Duration {
+    let Some(pod) = last_failed else { return Duration::ZERO };
+    remaining(failure_count(pod) + ignored_failure_count(pod) + 1, finish_time(pod), now)
+}
+
+fn remaining(n_failures: i64, last_failure: i64, now: Timestamp) -> Duration {
+    if n_failures == 0 {
+        return Duration::ZERO;
+    }
+    let doublings = (n_failures - 1).min(10) as u32;
+    let span = (FIRST * 2_u32.pow(doublings)).min(LONGEST);
+    let end = i128::from(last_failure) * 1_000_000_000 + span.as_nanos() as i128;
+    Duration::from_nanos((end - now.as_nanosecond()).try_into().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use mizzen_object::time::from_unix;
+    use mizzen_object::value;
+
+    use super::*;
+
+    fn pods(times: &[i64]) -> Vec<Arc<Object>> {
+        let pod = |time: &i64| {
+            let ended = value!({"state": {"terminated": {"finishedAt": (from_unix(*time))}}});
+            Arc::new(Object::from(value!({"status": {"containerStatuses": [ended]}})))
+        };
+        times.iter().map(pod).collect()
+    }
+
+    /// The seconds to wait at second 100.
+    #[track_caller]
+    fn check(before: Backoff, succeeded: &[i64], failed: &[i64], expect: u64) -> Backoff {
+        let known = before.after(&pods(succeeded), &pods(failed));
+        assert_eq!(known.remaining(Timestamp::from_second(100).unwrap()), Duration::from_secs(expect));
+        known
+    }
+
+    #[test]
+    fn each_failure_doubles_the_wait() {
+        let one = check(Backoff::default(), &[], &[100], 10);
+        let three = check(one, &[], &[99, 95], 39);
+        let many = check(three, &[], &[100; 20], 600);
+        check(many, &[], &[], 600);
+    }
+
+    #[test]
+    fn a_success_makes_earlier_failures_forgotten() {
+        let some = check(Backoff::default(), &[], &[100, 100, 100], 40);
+        check(some, &[50], &[], 0);
+        check(some, &[98], &[90, 97, 99, 100], 20);
+    }
+
+    #[test]
+    fn a_wait_that_is_over_is_none() {
+        check(Backoff::default(), &[], &[80], 0);
+    }
+
+    #[test]
+    fn an_index_waits_for_all_its_failures() {
+        let annotations = value!({
+            "batch.kubernetes.io/job-index-failure-count": "1",
+            "batch.kubernetes.io/job-index-ignored-failure-count": "1",
+        });
+        let pod = value!({"metadata": {"creationTimestamp": "1970-01-01T00:01:40Z", "annotations": annotations}});
+        let now = Timestamp::from_second(100).unwrap();
+        assert_eq!(remaining_of_index(Some(&Arc::new(Object::from(pod))), now), Duration::from_secs(40));
+        assert_eq!(remaining_of_index(None, now), Duration::ZERO);
+    }
+}

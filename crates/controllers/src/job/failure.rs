@@ -1,0 +1,142 @@
+//! What does a pod's failure mean to its job? (`spec.podFailurePolicy`)
+
+use mizzen_object::Value;
+use mizzen_sdk::Object;
+
+/// What a failure leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Judgement {
+    /// The job fails, for this reason.
+    FailJob(String),
+    /// The pod's index fails.
+    FailIndex,
+    /// It is not counted.
+    Ignore,
+    /// It is counted, as all failures are that no rule speaks of.
+    Count,
+}
+
+impl Judgement {
+    /// Whether the failure counts towards the limits.
+    pub fn is_counted(&self) -> bool {
+        *self != Judgement::Ignore
+    }
+}
+
+/// What the failure of `pod` leads to.
+pub fn judge(job: &Value, pod: &Object) -> Judgement {
+    let rules = job["spec"]["podFailurePolicy"]["rules"].list().iter().enumerate();
+    rules.filter_map(|(place, rule)| apply(rule, place, pod)).next().unwrap_or(Judgement::Count)
+}
+
+fn apply(rule: &Value, place: usize, pod: &Object) -> Option<Judgement> {
+    let cause = match &rule["onExitCodes"] {
+        Value::Null => condition_cause(&rule["onPodConditions"], pod)?,
+        codes => exit_cause(codes, pod)?,
+    };
+    match rule["action"].str() {
+        "FailJob" => Some(Judgement::FailJob(format!("{cause} matching FailJob rule at index {place}"))),
+        "FailIndex" => Some(Judgement::FailIndex),
+        "Ignore" => Some(Judgement::Ignore),
+        "Count" => Some(Judgement::Count),
+        _ => None,
+    }
+}
+
+/// The first container that ended with one of the codes.
+fn exit_cause(codes: &Value, pod: &Object) -> Option<String> {
+    let statuses = ["containerStatuses", "initContainerStatuses"].map(|kind| pod["status"][kind].list());
+    let matching = statuses.into_iter().flatten().find(|status| is_match(codes, status))?;
+    let (name, code) = (matching["name"].str(), exit_code(matching)?);
+    let (namespace, pod) = (pod.namespace(), pod.name());
+    Some(format!("Container {name} for pod {namespace}/{pod} failed with exit code {code}"))
+}
+
+fn is_match(codes: &Value, status: &Value) -> bool {
+    let Some(code) = exit_code(status).filter(|code| *code != 0) else { return false };
+    let is_meant = codes["containerName"].as_str().is_none_or(|name| name == status["name"].str());
+    let is_listed = codes["values"].list().contains(&Value::Int(code));
+    is_meant
+        && match codes["operator"].str() {
+            "In" => is_listed,
+            "NotIn" => !is_listed,
+            _ => false,
+        }
+}
+
+fn exit_code(status: &Value) -> Option<i64> {
+    let terminated = &status["state"]["terminated"];
+    (!terminated.is_null()).then(|| terminated["exitCode"].int())
+}
+
+/// The first condition of the pod that is one of the patterns.
+fn condition_cause(patterns: &Value, pod: &Object) -> Option<String> {
+    let is_pattern = |condition: &&Value| {
+        let mut patterns = patterns.list().iter();
+        patterns.any(|it| it["type"] == condition["type"] && it["status"] == condition["status"])
+    };
+    let condition = pod["status"]["conditions"].list().iter().find(is_pattern)?;
+    Some(format!("Pod {}/{} has condition {}", pod.namespace(), pod.name(), condition["type"].str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use mizzen_object::value;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(rules: Value, expect: Judgement) {
+        let ended = |name: &str, code: i64| value!({"name": name, "state": {"terminated": {"exitCode": code}}});
+        let (done, broken, running) = (ended("fine", 0), ended("main", 42), value!({"name": "other", "state": {}}));
+        let init = ended("init", 7);
+        let pod = Object::from(value!({
+            "metadata": {"namespace": "ns", "name": "p"},
+            "status": {
+                "containerStatuses": [done, running, broken],
+                "initContainerStatuses": [init],
+                "conditions": [{"type": "Ready", "status": "False"}, {"type": "DisruptionTarget", "status": "True"}],
+            },
+        }));
+        let job = value!({"spec": {"podFailurePolicy": {"rules": rules}}});
+        assert_eq!(judge(&job, &pod), expect);
+    }
+
+    #[test]
+    fn exit_codes_lead_to_an_action() {
+        let fails = |codes: Value| value!([{"action": "FailJob", "onExitCodes": codes}]);
+        let because = |cause: &str| Judgement::FailJob(format!("Container {cause} matching FailJob rule at index 0"));
+        let main = "main for pod ns/p failed with exit code 42";
+        check(fails(value!({"operator": "In", "values": [42, 43]})), because(main));
+        check(fails(value!({"operator": "NotIn", "values": [1]})), because(main));
+        check(fails(value!({"operator": "NotIn", "values": [42, 7]})), Judgement::Count);
+        check(fails(value!({"operator": "In", "values": [0]})), Judgement::Count);
+        check(fails(value!({"operator": "In", "values": [42], "containerName": "fine"})), Judgement::Count);
+        let init = "init for pod ns/p failed with exit code 7";
+        check(fails(value!({"operator": "In", "values": [7]})), because(init));
+    }
+
+    #[test]
+    fn conditions_lead_to_an_action() {
+        let rule = |action: &str, status: &str| {
+            let pattern = value!({"type": "DisruptionTarget", "status": status});
+            value!([{"action": "Count", "onExitCodes": {"operator": "In", "values": [1]}},
+                    {"action": action, "onPodConditions": [pattern]}])
+        };
+        let message = "Pod ns/p has condition DisruptionTarget matching FailJob rule at index 1";
+        check(rule("FailJob", "True"), Judgement::FailJob(message.into()));
+        check(rule("Ignore", "True"), Judgement::Ignore);
+        check(rule("FailIndex", "True"), Judgement::FailIndex);
+        check(rule("Ignore", "False"), Judgement::Count);
+    }
+
+    #[test]
+    fn the_first_rule_that_fits_counts() {
+        let codes = || value!({"operator": "In", "values": [42]});
+        let (first, second) = (codes(), codes());
+        check(
+            value!([{"action": "Ignore", "onExitCodes": first}, {"action": "FailJob", "onExitCodes": second}]),
+            Judgement::Ignore,
+        );
+    }
+}

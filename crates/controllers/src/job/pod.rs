@@ -1,0 +1,145 @@
+//! Which pod does a job make next?
+
+use mizzen_object::{Value, value};
+use mizzen_sdk::Object;
+use mizzen_sdk::resource::JOBS;
+
+use super::facts::{self, FAILURE_COUNT, IGNORED_FAILURE_COUNT, INDEX, TRACKING};
+use super::failure::judge;
+use super::progress::Progress;
+use crate::common::template;
+
+/// How long the beginning of a generated name may be.
+const LONGEST_PREFIX: usize = 58;
+
+/// The next pod, for an index if there are any.
+pub fn draft(job: &Object, progress: &Progress, index: Option<i64>) -> Object {
+    let mut pod = template::pod(&job["spec"]["template"], job, &JOBS);
+    let finalizers = pod.entry("metadata").entry("finalizers").make_list();
+    if !finalizers.iter().any(|known| known.str() == TRACKING) {
+        finalizers.push(TRACKING.into());
+    }
+    if let Some(index) = index {
+        give_index(&mut pod, job, index);
+        if facts::has_limit_per_index(job) {
+            let replaced = progress.indexes.as_ref().and_then(|indexes| indexes.last_failed.get(&index));
+            count_failures(&mut pod, job, replaced.map(AsRef::as_ref));
+        }
+    }
+    pod
+}
+
+fn give_index(pod: &mut Object, job: &Object, index: i64) {
+    let metadata = pod.entry("metadata");
+    metadata.set("generateName", prefix(job.name(), index));
+    metadata.entry("annotations").set(INDEX, index.to_string());
+    metadata.entry("labels").set(INDEX, index.to_string());
+    let spec = pod.entry("spec");
+    spec.set("hostname", format!("{}-{index}", job.name()));
+    for kind in ["initContainers", "containers"] {
+        spec.entry(kind).list_mut().iter_mut().for_each(tell_index);
+    }
+    if spec["initContainers"].is_null() {
+        spec.remove("initContainers");
+    }
+}
+
+/// The beginning of a pod's name; a long job's name is cut, the index stays.
+fn prefix(name: &str, index: i64) -> String {
+    let suffix = format!("-{index}-");
+    let room = LONGEST_PREFIX - suffix.len();
+    format!("{}{suffix}", name.get(..room).unwrap_or(name))
+}
+
+/// Lets a container know its index, unless it says itself what the variable is.
+fn tell_index(container: &mut Value) {
+    const NAME: &str = "JOB_COMPLETION_INDEX";
+    let variables = container.entry("env").make_list();
+    if variables.iter().any(|variable| variable["name"].str() == NAME) {
+        return;
+    }
+    let path = format!("metadata.labels['{INDEX}']");
+    variables.push(value!({"name": NAME, "valueFrom": {"fieldRef": {"fieldPath": path}}}));
+}
+
+/// Carries on the count of failures from the pod that is replaced.
+fn count_failures(pod: &mut Object, job: &Object, replaced: Option<&Object>) {
+    let (n_counted, n_ignored) = match replaced {
+        None => (0, 0),
+        Some(replaced) => {
+            let (n_counted, n_ignored) = (facts::failure_count(replaced), facts::ignored_failure_count(replaced));
+            match judge(job, replaced).is_counted() {
+                true => (n_counted + 1, n_ignored),
+                false => (n_counted, n_ignored + 1),
+            }
+        }
+    };
+    let annotations = pod.entry("metadata").entry("annotations");
+    annotations.set(FAILURE_COUNT, n_counted.to_string());
+    if n_ignored > 0 {
+        annotations.set(IGNORED_FAILURE_COUNT, n_ignored.to_string());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::job::backoff::Backoff;
+    use crate::job::sample::{indexed_pod, job};
+
+    fn make(mut spec: Value, pods: Vec<Object>, index: Option<i64>) -> Object {
+        let containers = value!([{"name": "a"}, {"name": "b", "env": [{"name": "JOB_COMPLETION_INDEX", "value": "x"}]}]);
+        spec.set("template", value!({"metadata": {"labels": {"l": "1"}}, "spec": {"containers": containers}}));
+        let job = job(spec);
+        let progress = Progress::of(&job, pods.into_iter().map(Arc::new).collect(), Backoff::default());
+        draft(&job, &progress, index)
+    }
+
+    #[test]
+    fn a_pod_is_tracked_and_owned() {
+        let pod = make(value!({}), vec![], None);
+        assert_eq!(pod["metadata"]["generateName"].str(), "j-");
+        assert!(pod.has_finalizer(TRACKING) && pod.is_controlled_by("job"));
+        assert!(pod.annotation(INDEX).is_none() && pod["spec"]["hostname"].is_null());
+        assert!(pod["spec"]["containers"][0]["env"].is_null());
+    }
+
+    #[test]
+    fn an_index_is_told_to_everybody() {
+        let pod = make(value!({"completionMode": "Indexed", "completions": 9}), vec![], Some(7));
+        assert_eq!(pod["metadata"]["generateName"].str(), "j-7-");
+        assert_eq!((pod.annotation(INDEX), pod.label(INDEX)), (Some("7"), Some("7")));
+        assert_eq!(pod["spec"]["hostname"].str(), "j-7");
+        let path = "metadata.labels['batch.kubernetes.io/job-completion-index']";
+        assert_eq!(pod["spec"]["containers"][0]["env"][0].at("valueFrom.fieldRef.fieldPath").str(), path);
+        assert_eq!(pod["spec"]["containers"][1]["env"].list().len(), 1);
+        assert!(pod["spec"].get("initContainers").is_none());
+    }
+
+    #[test]
+    fn a_long_name_is_cut_before_the_index() {
+        assert_eq!(prefix(&"x".repeat(60), 12), format!("{}-12-", "x".repeat(54)));
+        assert_eq!(prefix("short", 0), "short-0-");
+    }
+
+    #[test]
+    fn failures_are_carried_on() {
+        let rules = value!([{"action": "Ignore", "onPodConditions": [{"type": "Gone", "status": "True"}]}]);
+        let spec = || {
+            let policy = value!({"rules": (rules.clone())});
+            value!({"completionMode": "Indexed", "completions": 9, "backoffLimitPerIndex": 5, "podFailurePolicy": policy})
+        };
+        let counts = |pods| {
+            let pod = make(spec(), pods, Some(0));
+            [FAILURE_COUNT, IGNORED_FAILURE_COUNT].map(|name| pod.annotation(name).map(String::from))
+        };
+        assert_eq!(counts(vec![]), [Some("0".into()), None]);
+        let mut failed = indexed_pod("a", "Failed", 0);
+        failed.entry("metadata").entry("annotations").set(FAILURE_COUNT, "2");
+        assert_eq!(counts(vec![failed.clone()]), [Some("3".into()), None]);
+        failed.entry("status").set("conditions", value!([{"type": "Gone", "status": "True"}]));
+        assert_eq!(counts(vec![failed]), [Some("2".into()), Some("1".into())]);
+    }
+}

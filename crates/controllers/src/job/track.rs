@@ -1,0 +1,304 @@
+//! Which ends of pods go into a job's counts, and when?
+//!
+//! Each end is counted in three steps, of which any may be the last before a crash:
+//! 1. the status takes the pod's uid, or its index,
+//! 2. the pod loses its finalizer,
+//! 3. the status turns the uid into a count.
+//!
+//! Invariant: a uid is in the status before its pod loses the finalizer, and stays until that is seen.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+use mizzen_object::time::from_unix;
+use mizzen_object::{Value, value};
+use mizzen_sdk::Object;
+
+use super::facts::{self, has_failed, has_succeeded, is_tracked, valid_index_of};
+use super::failure::judge;
+use super::progress::Progress;
+use super::verdict::Finish;
+
+/// How many uids a status has at most, so that it stays below about 20 KB.
+const LIMIT: usize = 500;
+
+/// What a round is to write and whom it is to let go.
+#[derive(Debug)]
+pub struct Round {
+    /// Pods that lose their finalizer.
+    pub released: Vec<Arc<Object>>,
+    /// The uids of all pods that have one.
+    pub held: HashSet<String>,
+    /// Whether some pods have to wait for the next round.
+    pub is_full: bool,
+}
+
+/// The first step: puts ends of pods into the status, and says who may lose its finalizer.
+pub fn track(job: &mut Object, progress: &Progress, finish: Option<&Finish>, now: Timestamp) -> Round {
+    let tracked = || progress.pods.iter().filter(|pod| is_tracked(pod));
+    let held = tracked().map(|pod| pod.uid().to_string()).collect();
+    count_released(job.entry("status"), &held);
+    let mut round = Round { released: Vec::new(), held, is_full: false };
+    let mut n_indexes = 0;
+    for pod in tracked().filter(|pod| may_go(job, progress, finish, pod)).collect::<Vec<_>>() {
+        round.released.push(pod.clone());
+        n_indexes += usize::from(note_end(job, progress, finish, pod));
+        if n_indexes + n_uncounted(&job["status"]) >= LIMIT {
+            round.is_full = true;
+            break;
+        }
+    }
+    note_indexes(job.entry("status"), progress);
+    if let Some(finish) = finish.filter(|finish| !finish.is_announced) {
+        let condition = condition(finish.announcement(), "True", &finish.reason, &finish.message, now);
+        set_condition(job.entry("status"), condition);
+    }
+    round
+}
+
+/// The third step: turns the uids of pods that lost their finalizer into counts. `held` are those that have one.
+pub fn count_released(status: &mut Value, held: &HashSet<String>) {
+    for field in ["succeeded", "failed"] {
+        let uids = status["uncountedTerminatedPods"][field].list();
+        let left: Vec<Value> = uids.iter().filter(|uid| held.contains(uid.str())).cloned().collect();
+        let n_released = uids.len() - left.len();
+        if n_released > 0 {
+            let count = status[field].int() + n_released as i64;
+            set_unless_empty(status, field, count);
+            set_unless_empty(status.entry("uncountedTerminatedPods"), field, left);
+        }
+    }
+}
+
+/// Says that a job is over, if all its pods are counted; returns whether it is.
+pub fn conclude(status: &mut Value, finish: &Finish, now: Timestamp) -> bool {
+    if n_uncounted(status) > 0 {
+        return false;
+    }
+    set_condition(status, condition(finish.end(), "True", &finish.reason, &finish.message, now));
+    if finish.succeeded {
+        status.set("completionTime", from_unix(now.as_second()));
+    }
+    true
+}
+
+/// Says whether a job is suspended; returns whether that is news. One that never was need not say that it is not.
+pub fn note_suspension(job: &mut Object, now: Timestamp) -> bool {
+    let is_suspended = facts::is_suspended(job);
+    let (truth, reason, message) = match is_suspended {
+        true => ("True", "JobSuspended", "Job suspended"),
+        false => ("False", "JobResumed", "Job resumed"),
+    };
+    let known = job["status"]["conditions"].list().iter().find(|it| it["type"].str() == "Suspended");
+    let is_news = known.map_or(is_suspended, |known| known["status"].str() != truth);
+    if is_news {
+        let status = job.entry("status");
+        set_condition(status, condition("Suspended", truth, reason, message, now));
+        // The time that a job may be active starts anew when it is resumed.
+        match is_suspended {
+            true => drop(status.remove("startTime")),
+            false => status.set("startTime", from_unix(now.as_second())),
+        }
+    }
+    is_news
+}
+
+/// Sets a field, or removes it where Go would leave it out.
+pub fn set_unless_empty(status: &mut Value, field: &str, value: impl Into<Value>) {
+    let value = value.into();
+    match value.is_empty() {
+        true => drop(status.remove(field)),
+        false => status.set(field, value),
+    }
+}
+
+/// Whether a pod may lose its finalizer.
+fn may_go(job: &Object, progress: &Progress, finish: Option<&Finish>, pod: &Object) -> bool {
+    if job.is_going() || finish.is_some() || has_succeeded(pod) {
+        return true;
+    }
+    let is_waited_for = |index| {
+        let last_failed = progress.indexes.as_ref().and_then(|indexes| indexes.last_failed.get(&index));
+        last_failed.is_some_and(|last| last.uid() == pod.uid())
+    };
+    has_failed(job, pod) && !facts::index_of(pod).is_some_and(is_waited_for)
+}
+
+/// Notes the end of a pod in the status. Returns whether it was the success of an index; those need no uid, because
+/// indexes cannot be counted twice.
+fn note_end(job: &mut Object, progress: &Progress, finish: Option<&Finish>, pod: &Object) -> bool {
+    let (indexes, index) = (progress.indexes.as_ref(), valid_index_of(job, pod));
+    let is_noted = |field: &str| match field {
+        "succeeded" => progress.uncounted.succeeded.contains(pod.uid()),
+        _ => progress.uncounted.failed.contains(pod.uid()),
+    };
+    if has_succeeded(pod) && !is_noted("failed") {
+        if let Some(indexes) = indexes {
+            return index.is_some_and(|index| !indexes.known.has(index));
+        }
+        if !is_noted("succeeded") {
+            push_uncounted(job, "succeeded", pod);
+        }
+        return false;
+    }
+    // Whatever runs when a job fails has failed with it.
+    let is_failure = has_failed(job, pod) || finish.is_some_and(|finish| !finish.succeeded);
+    let has_place = indexes.is_none() || index.is_some();
+    if is_failure && has_place && !is_noted("failed") && judge(job, pod).is_counted() {
+        push_uncounted(job, "failed", pod);
+    }
+    false
+}
+
+fn push_uncounted(job: &mut Object, field: &str, pod: &Object) {
+    let uncounted = job.entry("status").entry("uncountedTerminatedPods");
+    uncounted.entry(field).make_list().push(pod.uid().into());
+}
+
+fn n_uncounted(status: &Value) -> usize {
+    let uncounted = &status["uncountedTerminatedPods"];
+    uncounted["succeeded"].list().len() + uncounted["failed"].list().len()
+}
+
+fn note_indexes(status: &mut Value, progress: &Progress) {
+    let Some(indexes) = &progress.indexes else { return };
+    set_unless_empty(status, "succeeded", indexes.succeeded.len());
+    set_unless_empty(status, "completedIndexes", indexes.succeeded.to_string());
+    match &indexes.failed {
+        // That none has failed is said, too.
+        Some(failed) => status.set("failedIndexes", failed.to_string()),
+        None => drop(status.remove("failedIndexes")),
+    }
+}
+
+fn condition(kind: &str, truth: &str, reason: &str, message: &str, now: Timestamp) -> Value {
+    let now = from_unix(now.as_second());
+    value!({
+        "type": kind,
+        "status": truth,
+        "lastProbeTime": (now.as_str()),
+        "lastTransitionTime": (now.as_str()),
+        "reason": reason,
+        "message": message,
+    })
+}
+
+fn set_condition(status: &mut Value, condition: Value) {
+    let conditions = status.entry("conditions").make_list();
+    match conditions.iter_mut().find(|known| known["type"] == condition["type"]) {
+        Some(known) => *known = condition,
+        None => conditions.push(condition),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::backoff::Backoff;
+    use crate::job::sample::{indexed_pod, job, pod};
+
+    fn finish(succeeded: bool) -> Finish {
+        Finish { succeeded, reason: "R".into(), message: "m".into(), is_announced: false }
+    }
+
+    fn now() -> Timestamp {
+        Timestamp::from_second(100).unwrap()
+    }
+
+    /// Tracks pods; the names of those that are let go, and the status as JSON.
+    #[track_caller]
+    fn check(job: &mut Object, pods: Vec<Object>, finish: Option<&Finish>, released: &str, status: Value) -> Round {
+        let progress = Progress::of(job, pods.into_iter().map(Arc::new).collect(), Backoff::default());
+        let round = track(job, &progress, finish, now());
+        let names: Vec<&str> = round.released.iter().map(|pod| pod.name()).collect();
+        assert_eq!(names.join(" "), released);
+        assert_eq!(job["status"], status);
+        round
+    }
+
+    #[test]
+    fn a_uid_is_noted_before_its_finalizer_goes_and_counted_afterwards() {
+        let mut job = job(value!({"completions": 3}));
+        let pods = vec![pod("a", "Succeeded"), pod("b", "Failed"), pod("c", "Running")];
+        let noted = value!({"uncountedTerminatedPods": {"succeeded": ["a"], "failed": ["b"]}});
+        let mut round = check(&mut job, pods, None, "a b", noted);
+        // The finalizer of one could not be removed.
+        round.held.remove("a");
+        count_released(job.entry("status"), &round.held);
+        assert_eq!(job["status"], value!({"succeeded": 1, "uncountedTerminatedPods": {"failed": ["b"]}}));
+    }
+
+    #[test]
+    fn what_was_noted_before_a_crash_is_counted_once() {
+        let noted = value!({"failed": 1, "uncountedTerminatedPods": {"succeeded": ["a", "gone"]}});
+        let mut job = job(value!({"completions": 3}));
+        job.set("status", noted);
+        let after = value!({"succeeded": 1, "failed": 1, "uncountedTerminatedPods": {"succeeded": ["a"]}});
+        check(&mut job, vec![pod("a", "Succeeded")], None, "a", after);
+    }
+
+    #[test]
+    fn an_index_needs_no_uid() {
+        let mut job = job(value!({"completionMode": "Indexed", "completions": 3}));
+        let pods = vec![indexed_pod("a", "Succeeded", 2), indexed_pod("b", "Failed", 0)];
+        let status = value!({"succeeded": 1, "completedIndexes": "2", "uncountedTerminatedPods": {"failed": ["b"]}});
+        check(&mut job, pods, None, "a b", status);
+    }
+
+    #[test]
+    fn the_last_failure_of_an_index_stays_until_it_is_replaced() {
+        let spec = value!({"completionMode": "Indexed", "completions": 3, "backoffLimitPerIndex": 2});
+        let mut job = job(spec);
+        check(&mut job, vec![indexed_pod("a", "Failed", 0)], None, "", value!({"failedIndexes": ""}));
+        let pods = vec![indexed_pod("a", "Failed", 0), indexed_pod("b", "Running", 0)];
+        let status = value!({"failedIndexes": "", "uncountedTerminatedPods": {"failed": ["a"]}});
+        check(&mut job, pods, None, "a", status);
+    }
+
+    #[test]
+    fn what_runs_when_a_job_fails_has_failed() {
+        let announced = condition("FailureTarget", "True", "R", "m", now());
+        let status = value!({"uncountedTerminatedPods": {"failed": ["a"]}, "conditions": [announced]});
+        check(&mut job(value!({})), vec![pod("a", "Running")], Some(&finish(false)), "a", status);
+        let announced = condition("SuccessCriteriaMet", "True", "R", "m", now());
+        check(&mut job(value!({})), vec![pod("a", "Running")], Some(&finish(true)), "a", value!({"conditions": [announced]}));
+    }
+
+    #[test]
+    fn a_status_has_so_many_uids_and_no_more() {
+        let pods: Vec<_> = (0..600).map(|n| Arc::new(pod(&n.to_string(), "Succeeded"))).collect();
+        let mut job = job(value!({"completions": 600}));
+        let progress = Progress::of(&job, pods, Backoff::default());
+        let round = track(&mut job, &progress, None, now());
+        assert!(round.is_full && round.released.len() == LIMIT && n_uncounted(&job["status"]) == LIMIT);
+    }
+
+    #[test]
+    fn a_job_is_over_when_all_are_counted() {
+        let mut status = value!({"uncountedTerminatedPods": {"failed": ["a"]}});
+        assert!(!conclude(&mut status, &finish(true), now()));
+        let mut status = value!({});
+        assert!(conclude(&mut status, &finish(true), now()));
+        assert_eq!(status["completionTime"].str(), "1970-01-01T00:01:40Z");
+        assert_eq!(status["conditions"][0]["type"].str(), "Complete");
+        let mut status = value!({});
+        assert!(conclude(&mut status, &finish(false), now()));
+        assert!(status["completionTime"].is_null());
+    }
+
+    #[test]
+    fn suspension_is_told_when_it_changes() {
+        let mut job = job(value!({}));
+        assert!(!note_suspension(&mut job, now()) && job["status"].is_null());
+        job.entry("spec").set("suspend", true);
+        job.entry("status").set("startTime", "1970-01-01T00:00:01Z");
+        assert!(note_suspension(&mut job, now()) && !note_suspension(&mut job, now()));
+        assert!(job["status"]["startTime"].is_null());
+        job.entry("spec").set("suspend", false);
+        assert!(note_suspension(&mut job, now()) && !note_suspension(&mut job, now()));
+        assert_eq!(job["status"]["startTime"].str(), "1970-01-01T00:01:40Z");
+        let resumed = &job["status"]["conditions"][0];
+        assert_eq!((resumed["status"].str(), resumed["reason"].str()), ("False", "JobResumed"));
+    }
+}

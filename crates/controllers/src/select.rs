@@ -1,0 +1,133 @@
+//! Which objects does a selector select, and which selectors select an object, without looking at all of them?
+//!
+//! Objects are found by each of their labels, selectors by a label and a value that they ask for. A selector that asks for
+//! no value at all is found under its namespace.
+
+use std::sync::Arc;
+
+use mizzen_object::Value;
+use mizzen_object::select::{LabelSelector, Operator};
+use mizzen_sdk::Object;
+use mizzen_sdk::cache::{DecodeError, by_labels};
+use mizzen_sdk::informer::Informer;
+
+const LABELS: &str = "labels";
+const SELECTORS: &str = "selectors";
+
+/// Reads the selector of an object; none if it selects nothing.
+pub(crate) type Read = fn(&Value) -> Option<LabelSelector>;
+
+/// Lets objects be found by their labels.
+pub(crate) fn index_labels(objects: &Informer<Object>) {
+    objects.add_index(LABELS, by_labels());
+}
+
+/// Lets objects be found by those that they select.
+pub(crate) fn index_selectors(objects: &Informer<Object>, read: Read) {
+    let under = move |object: Arc<Object>| Some(terms(object.namespace(), &read(&object)?));
+    objects
+        .add_index(SELECTORS, Arc::new(move |entry| entry.object().ok().and_then(under).unwrap_or_default()));
+}
+
+/// The objects in a namespace that a selector selects, by name. Their labels must have been indexed.
+pub(crate) fn selected(
+    objects: &Informer<Object>,
+    namespace: &str,
+    selector: &LabelSelector,
+) -> Result<Vec<Arc<Object>>, DecodeError> {
+    let is_meant = |object: &Arc<Object>| selector.matches(|label| object.label(label));
+    let lister = objects.lister().namespaced(namespace);
+    let mut found = Vec::new();
+    for term in terms(namespace, selector) {
+        match term.ends_with('/') {
+            true => found.extend(lister.list()?),
+            false => found.extend(lister.by_index(LABELS, &term).unwrap_or_else(|| lister.list())?),
+        }
+    }
+    found.retain(is_meant);
+    Ok(found)
+}
+
+/// The objects in a namespace that select one with these labels. Their selectors must have been indexed.
+pub(crate) fn selecting(
+    objects: &Informer<Object>,
+    namespace: &str,
+    labels: &Value,
+    read: Read,
+) -> Vec<Arc<Object>> {
+    let snapshot = objects.store().snapshot();
+    let terms = labels.entries().map(|(label, value)| format!("{namespace}/{label}={}", value.str()));
+    let found = terms.chain([format!("{namespace}/")]).flat_map(|term| {
+        let found = snapshot.by_index(SELECTORS, &term);
+        found.into_iter().flatten().filter_map(|entry| entry.object().ok()).collect::<Vec<_>>()
+    });
+    let is_meant = |object: &Arc<Object>| {
+        read(object).is_some_and(|selector| selector.matches(|label| labels[label].as_str()))
+    };
+    found.filter(is_meant).collect()
+}
+
+/// Under which of an object's labels a selector is found.
+fn terms(namespace: &str, selector: &LabelSelector) -> Vec<String> {
+    let asks = selector.requirements.iter().find_map(|requirement| match &requirement.operator {
+        Operator::In(values) => Some((&requirement.key, values)),
+        _ => None,
+    });
+    match asks {
+        Some((label, values)) => values.iter().map(|value| format!("{namespace}/{label}={value}")).collect(),
+        None => vec![format!("{namespace}/")],
+    }
+}
+
+/// A selector as Go prints it; it appears in events.
+pub(crate) fn go_text(selector: &Value) -> String {
+    if selector.is_null() {
+        return "nil".into();
+    }
+    let mut labels: Vec<(&str, &str)> =
+        selector["matchLabels"].entries().map(|(label, value)| (label, value.str())).collect();
+    labels.sort();
+    let labels: String = labels.iter().map(|(label, value)| format!("{label}: {value},")).collect();
+    let expression = |expression: &Value| {
+        let values: Vec<&str> = expression["values"].list().iter().map(Value::str).collect();
+        let (key, operator) = (expression["key"].str(), expression["operator"].str());
+        format!("LabelSelectorRequirement{{Key:{key},Operator:{operator},Values:[{}],}},", values.join(" "))
+    };
+    let expressions: String = selector["matchExpressions"].list().iter().map(expression).collect();
+    format!(
+        "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use mizzen_object::value;
+
+    use super::*;
+
+    #[track_caller]
+    fn check_terms(selector: &str, expect: &[&str]) {
+        assert_eq!(terms("a", &LabelSelector::parse(selector).expect("it is one")), expect);
+    }
+
+    #[test]
+    fn a_selector_is_found_under_what_it_asks_for() {
+        check_terms("app=web,tier=front", &["a/app=web"]);
+        check_terms("!old,app in (b,c)", &["a/app=b", "a/app=c"]);
+        check_terms("!old", &["a/"]);
+        check_terms("", &["a/"]);
+    }
+
+    #[test]
+    fn selectors_are_printed_as_go_prints_them() {
+        assert_eq!(go_text(&Value::Null), "nil");
+        let selector = value!({"matchLabels": {"b": "2", "a": "1"}, "matchExpressions": [
+            {"key": "k", "operator": "In", "values": ["x", "y"]}
+        ]});
+        assert_eq!(
+            go_text(&selector),
+            "&LabelSelector{MatchLabels:map[string]string{a: 1,b: 2,},MatchExpressions:[]LabelSelectorRequirement{\
+             LabelSelectorRequirement{Key:k,Operator:In,Values:[x y],},},}"
+        );
+    }
+}

@@ -1,0 +1,162 @@
+//! How do slices come to be as they are planned?
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mizzen_object::Value;
+use mizzen_object::select::{LabelSelector, Operator, Requirement};
+use mizzen_sdk::api::DeleteOptions;
+use mizzen_sdk::cache::{Entry, Version};
+use mizzen_sdk::informer::{Event, Informer};
+use mizzen_sdk::queue::Queue;
+use mizzen_sdk::resource::ENDPOINT_SLICES;
+use mizzen_sdk::write::{is_namespace_going, is_not_found, message};
+use mizzen_sdk::{Key, Object};
+use tokio::time::timeout;
+
+use super::slice::{Changes, MANAGED_BY, SERVICE_NAME};
+use crate::select::{index_labels, selected};
+use crate::{Context, Error};
+
+/// How long a write may take to come back.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Keeps the slices that one loop manages.
+pub(crate) struct Publisher {
+    context: Context,
+    slices: Informer<Object>,
+    manager: &'static str,
+    own: Arc<Own>,
+}
+
+impl Publisher {
+    /// Keeps slices in the name of `manager`. When somebody else touches them, what they belong to is queued after
+    /// `delay`.
+    pub fn new(context: &Context, manager: &'static str, queue: &Queue<Key>, delay: Duration) -> Publisher {
+        let slices = context.follow(&ENDPOINT_SLICES);
+        index_labels(&slices);
+        let own = Arc::<Own>::default();
+        let (todo, known) = (queue.clone(), own.clone());
+        slices.add_handler(move |event: Event<Object>| {
+            for key in touched(&event, manager, &known) {
+                todo.add_after(key, delay);
+            }
+        });
+        Publisher { context: context.clone(), slices, manager, own }
+    }
+
+    /// The slices of a service that are there to stay.
+    pub fn slices(&self, key: &Key) -> Result<Vec<Arc<Object>>, Error> {
+        let is = |label: &str, value: &str| Requirement {
+            key: label.into(),
+            operator: Operator::In(vec![value.into()]),
+        };
+        let requirements = vec![is(SERVICE_NAME, key.name()), is(MANAGED_BY, self.manager)];
+        let mut slices = selected(&self.slices, key.namespace(), &LabelSelector { requirements })?;
+        slices.retain(|slice| !slice.is_going() && !self.own.is_gone(slice.uid()));
+        Ok(slices)
+    }
+
+    /// Does what is planned for `owner`, an object of this kind. Nothing is made for one that goes.
+    pub async fn publish(&self, (kind, owner): (&str, &Object), changes: Changes<'_>) -> Result<(), Error> {
+        let of = format!("EndpointSlice for {kind} {}", owner.key());
+        let failed =
+            |what: String, error: &kube::Error| Error::Other(format!("failed to {what}: {}", message(error)));
+        for slice in changes.create.iter().filter(|_| !owner.is_going()) {
+            match self.context.api.create(&ENDPOINT_SLICES, slice).await {
+                Ok(slice) => self.see(&slice).await?,
+                Err(error) if is_namespace_going(&error) => return Ok(()),
+                Err(error) => return Err(failed(format!("create {of}"), &error)),
+            }
+        }
+        for slice in changes.update.into_iter().map(Object) {
+            match self.context.api.update(&ENDPOINT_SLICES, &slice).await {
+                Ok(slice) => self.see(&slice).await?,
+                Err(error) => return Err(failed(format!("update {} {of}", slice.name()), &error)),
+            }
+        }
+        for slice in changes.delete {
+            let name = slice["metadata"]["name"].str();
+            let deleted = self.delete(slice).await;
+            deleted.map_err(|error| failed(format!("delete {name} {of}"), &error))?;
+        }
+        Ok(())
+    }
+
+    /// Deletes a slice.
+    pub async fn delete(&self, slice: &Value) -> Result<(), kube::Error> {
+        let metadata = &slice["metadata"];
+        let key = Key::new(metadata["namespace"].str(), metadata["name"].str());
+        match self.context.api.delete(&ENDPOINT_SLICES, &key, &DeleteOptions::default()).await {
+            Err(error) if !is_not_found(&error) => return Err(error),
+            _ => self.own.note(metadata["uid"].str(), None),
+        }
+        Ok(())
+    }
+
+    /// Waits until the cache has what was written, so that it is not written twice.
+    async fn see(&self, slice: &Object) -> Result<(), Error> {
+        let version = Version::parse(slice.version());
+        self.own.note(slice.uid(), Some(version));
+        let seen = timeout(PATIENCE, self.slices.wait_for(&slice.key(), version)).await;
+        seen.map_err(|_| Error::Other("EndpointSlice informer cache is out of date".into()))
+    }
+}
+
+/// What a loop did itself: the version that it wrote of a slice, or none if it deleted it.
+#[derive(Default)]
+struct Own(Mutex<HashMap<String, Option<Version>>>);
+
+impl Own {
+    fn note(&self, uid: &str, version: Option<Version>) {
+        self.lock().insert(uid.into(), version);
+    }
+
+    fn is_gone(&self, uid: &str) -> bool {
+        self.lock().get(uid).is_some_and(Option::is_none)
+    }
+
+    fn has_written(&self, slice: &Entry<Object>) -> bool {
+        self.lock().get(slice.uid()) == Some(&Some(slice.version()))
+    }
+
+    /// Forgets a slice that is gone; whether the loop deleted it.
+    fn forget(&self, uid: &str) -> bool {
+        self.lock().remove(uid).is_some_and(|version| version.is_none())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Option<Version>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whose slices somebody else touched.
+fn touched(event: &Event<Object>, manager: &str, own: &Own) -> Vec<Key> {
+    let read = |entry: &Entry<Object>| entry.object().unwrap_or_default();
+    let is_managed = |slice: &Object| slice.label(MANAGED_BY) == Some(manager);
+    let service = |slice: &Object| {
+        let name = slice.label(SERVICE_NAME).filter(|name| !name.is_empty());
+        name.map(|name| Key::new(slice.namespace(), name))
+    };
+    let found = match event {
+        Event::Added { object, .. } if !own.has_written(object) => {
+            let slice = read(object);
+            vec![service(&slice).filter(|_| is_managed(&slice))]
+        }
+        Event::Updated { old, new } => {
+            let (old, slice) = (read(old), read(new));
+            let is_ours = is_managed(&slice) && !own.has_written(new);
+            match service(&old) == service(&slice) {
+                false => vec![service(&old), service(&slice)],
+                true => vec![service(&slice).filter(|_| is_ours || is_managed(&old) != is_managed(&slice))],
+            }
+        }
+        Event::Deleted { last, .. } if !own.forget(last.uid()) => {
+            let slice = read(last);
+            vec![service(&slice).filter(|_| is_managed(&slice))]
+        }
+        _ => Vec::new(),
+    };
+    found.into_iter().flatten().collect()
+}

@@ -1,0 +1,156 @@
+//! How are addresses and ports laid out in `Endpoints`? Those that offer the same ports are together, everything in
+//! order, so that equal things look equal.
+
+use std::collections::BTreeMap;
+
+use mizzen_object::{Value, value};
+
+/// What tells an address from another: two pods may share one.
+type AddressKey = (String, String);
+/// The fields of a port, in the order by which ports are sorted. None stands for "no port at all".
+type PortKey = Option<(String, String, i64, Option<String>)>;
+
+/// Addresses and the ports that they offer.
+#[derive(Debug, Default)]
+pub(crate) struct Subsets {
+    addresses: BTreeMap<AddressKey, Value>,
+    /// Who offers a port, and whether he is ready.
+    ports: BTreeMap<PortKey, BTreeMap<AddressKey, bool>>,
+}
+
+impl Subsets {
+    /// What a list of subsets says.
+    pub fn of(subsets: &Value) -> Subsets {
+        let mut all = Subsets::default();
+        for subset in subsets.list() {
+            let ports = match subset["ports"].list() {
+                [] => &[Value::Null][..],
+                ports => ports,
+            };
+            for port in ports {
+                subset["addresses"].list().iter().for_each(|address| all.add(address, port, true));
+                subset["notReadyAddresses"].list().iter().for_each(|address| all.add(address, port, false));
+            }
+        }
+        all
+    }
+
+    /// Says that an address offers a port; null for an address without ports. Who is not ready once is not ready.
+    pub fn add(&mut self, address: &Value, port: &Value, ready: bool) {
+        let key = (address["ip"].str().to_string(), address["targetRef"]["uid"].str().to_string());
+        let offered = self.ports.entry(port_key(port)).or_default();
+        *offered.entry(key.clone()).or_insert(true) &= ready;
+        self.addresses.entry(key).or_insert_with(|| address.clone());
+    }
+
+    /// The list of subsets.
+    pub fn to_list(&self) -> Vec<Value> {
+        let mut together: BTreeMap<&BTreeMap<AddressKey, bool>, Vec<&PortKey>> = BTreeMap::new();
+        for (port, offered) in &self.ports {
+            together.entry(offered).or_default().push(port);
+        }
+        let mut subsets: Vec<_> = together.into_iter().collect();
+        subsets.sort_by(|one, other| (&one.1, one.0).cmp(&(&other.1, other.0)));
+        subsets.into_iter().map(|(offered, ports)| self.subset(offered, &ports)).collect()
+    }
+
+    fn subset(&self, offered: &BTreeMap<AddressKey, bool>, ports: &[&PortKey]) -> Value {
+        let mut subset = Value::object();
+        for (name, wanted) in [("addresses", true), ("notReadyAddresses", false)] {
+            let chosen = offered.iter().filter(|(_, ready)| **ready == wanted);
+            let list: Vec<Value> = chosen.map(|(key, _)| self.addresses[key].clone()).collect();
+            if !list.is_empty() {
+                subset.set(name, list);
+            }
+        }
+        let ports: Vec<Value> = ports.iter().filter_map(|port| port_value(port)).collect();
+        if !ports.is_empty() {
+            subset.set("ports", ports);
+        }
+        subset
+    }
+}
+
+fn port_key(port: &Value) -> PortKey {
+    let app_protocol = port["appProtocol"].as_str().map(String::from);
+    let key = || (port["name"].str().into(), port["protocol"].str().into(), port["port"].int(), app_protocol);
+    (!port.is_null()).then(key)
+}
+
+fn port_value(port: &PortKey) -> Option<Value> {
+    let (name, protocol, number, app_protocol) = port.as_ref()?;
+    let mut port = value!({"port": (*number), "protocol": (protocol.as_str())});
+    if !name.is_empty() {
+        port.set("name", name.as_str());
+    }
+    if let Some(app_protocol) = app_protocol {
+        port.set("appProtocol", app_protocol.as_str());
+    }
+    Some(port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(subsets: Value, expect: Value) {
+        let list = Value::from(Subsets::of(&subsets).to_list());
+        assert_eq!(list, expect);
+        assert_eq!(Value::from(Subsets::of(&list).to_list()), expect, "laid out again it stays");
+    }
+
+    #[test]
+    fn who_offers_the_same_ports_is_together() {
+        check(
+            value!([
+                {"addresses": [{"ip": "2"}], "ports": [{"name": "b", "port": 2, "protocol": "TCP"}]},
+                {"addresses": [{"ip": "1"}], "ports": [{"name": "b", "port": 2, "protocol": "TCP"}]},
+                {"addresses": [{"ip": "1"}, {"ip": "2"}], "ports": [{"name": "a", "port": 1, "protocol": "TCP"}]}
+            ]),
+            value!([{
+                "addresses": [{"ip": "1"}, {"ip": "2"}],
+                "ports": [{"name": "a", "port": 1, "protocol": "TCP"}, {"name": "b", "port": 2, "protocol": "TCP"}]
+            }]),
+        );
+    }
+
+    #[test]
+    fn who_offers_other_ports_is_apart() {
+        check(
+            value!([
+                {"addresses": [{"ip": "1"}], "ports": [{"port": 8081, "protocol": "TCP"}]},
+                {"addresses": [{"ip": "2"}], "ports": [{"port": 8080, "protocol": "TCP"}]}
+            ]),
+            value!([
+                {"addresses": [{"ip": "2"}], "ports": [{"port": 8080, "protocol": "TCP"}]},
+                {"addresses": [{"ip": "1"}], "ports": [{"port": 8081, "protocol": "TCP"}]}
+            ]),
+        );
+    }
+
+    #[test]
+    fn who_is_not_ready_once_is_not_ready() {
+        let port = value!([{"port": 80, "protocol": "TCP"}]);
+        check(
+            value!([
+                {"addresses": [{"ip": "1"}, {"ip": "2"}], "ports": (port.clone())},
+                {"notReadyAddresses": [{"ip": "1"}], "ports": (port.clone())}
+            ]),
+            value!([{"addresses": [{"ip": "2"}], "notReadyAddresses": [{"ip": "1"}], "ports": (port)}]),
+        );
+    }
+
+    #[test]
+    fn addresses_without_ports_are_kept() {
+        check(value!([{"addresses": [{"ip": "1"}]}]), value!([{"addresses": [{"ip": "1"}]}]));
+    }
+
+    #[test]
+    fn two_pods_may_share_an_address() {
+        let shared = value!([{"addresses": [
+            {"ip": "1", "targetRef": {"uid": "a"}}, {"ip": "1", "targetRef": {"uid": "b"}}
+        ]}]);
+        check(shared.clone(), shared);
+    }
+}

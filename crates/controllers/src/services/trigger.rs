@@ -1,0 +1,111 @@
+//! When did the change happen that made a loop write? Those who measure how fast services follow read it from an
+//! annotation.
+//!
+//! Kubernetes: the moment is the earliest of all that changed since the loop looked last, and there is none if nothing
+//! did (endpointslice/util/trigger_time_tracker.go).
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use mizzen_object::{Value, time};
+use mizzen_sdk::Key;
+
+use super::member::condition;
+
+/// The annotation that says when.
+pub(crate) const ANNOTATION: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+
+/// What was seen of each service.
+#[derive(Default)]
+pub(crate) struct Triggers(Mutex<HashMap<Key, Seen>>);
+
+/// When a service and its pods changed last.
+#[derive(Default)]
+struct Seen {
+    service: Option<i64>,
+    pods: HashMap<String, i64>,
+}
+
+impl Triggers {
+    /// The moment of the change since the last look, as the annotation's text.
+    pub fn look<'a>(&self, service: &Value, pods: impl Iterator<Item = &'a Value>) -> Option<String> {
+        let metadata = &service["metadata"];
+        let key = Key::new(metadata["namespace"].str(), metadata["name"].str());
+        let seen = seen(service, pods);
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let moment = match all.get(&key) {
+            None => seen.service,
+            Some(before) => first_change(before, &seen),
+        };
+        all.insert(key, seen);
+        moment.map(time::from_unix)
+    }
+
+    /// Forgets a service that is gone.
+    pub fn forget(&self, key: &Key) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+}
+
+fn seen<'a>(service: &Value, pods: impl Iterator<Item = &'a Value>) -> Seen {
+    let of = |pod: &Value| {
+        let changed = time::to_unix(condition(pod, "Ready")["lastTransitionTime"].str())?;
+        Some((pod["metadata"]["name"].str().to_string(), changed))
+    };
+    let service = time::to_unix(service["metadata"]["creationTimestamp"].str());
+    Seen { service, pods: pods.filter_map(of).collect() }
+}
+
+fn first_change(before: &Seen, now: &Seen) -> Option<i64> {
+    let later =
+        |(name, at): (&String, &i64)| before.pods.get(name).is_none_or(|known| at > known).then_some(*at);
+    let pods = now.pods.iter().filter_map(later);
+    pods.chain(now.service.filter(|_| now.service > before.service)).min()
+}
+
+/// Writes the moment into an object, or removes an older one.
+pub(crate) fn annotate(object: &mut Value, moment: Option<&str>) {
+    let annotations = object.entry("metadata").entry("annotations");
+    match moment {
+        Some(moment) => annotations.set(ANNOTATION, moment),
+        None => {
+            annotations.make_map().remove(ANNOTATION);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mizzen_object::value;
+
+    use super::*;
+
+    fn pod(name: &str, minute: u32) -> Value {
+        let at = format!("2024-01-01T00:{minute:02}:00Z");
+        let conditions = value!([{"type": "Ready", "status": "True", "lastTransitionTime": (at)}]);
+        value!({"metadata": {"name": (name)}, "status": {"conditions": (conditions)}})
+    }
+
+    #[test]
+    fn the_earliest_change_since_the_last_look_counts() {
+        let service = value!({"metadata": {"namespace": "a", "name": "s", "creationTimestamp": "2024-01-01T00:00:00Z"}});
+        let triggers = Triggers::default();
+        let look = |pods: &[Value]| triggers.look(&service, pods.iter());
+        let at = |minute: u32| Some(format!("2024-01-01T00:{minute:02}:00Z"));
+
+        assert_eq!(look(&[pod("a", 5)]), at(0), "a new service counts from its creation");
+        assert_eq!(look(&[pod("a", 5)]), None);
+        assert_eq!(look(&[pod("a", 9), pod("b", 7)]), at(7));
+        triggers.forget(&Key::new("a", "s"));
+        assert_eq!(look(&[]), at(0));
+    }
+
+    #[test]
+    fn an_old_moment_is_removed() {
+        let mut object = value!({});
+        annotate(&mut object, Some("2024-01-01T00:00:00Z"));
+        assert_eq!(object["metadata"]["annotations"][ANNOTATION].str(), "2024-01-01T00:00:00Z");
+        annotate(&mut object, None);
+        assert_eq!(object, value!({"metadata": {"annotations": {}}}));
+    }
+}
