@@ -37,6 +37,7 @@ use process::MeasureError;
 use report::Report;
 use session::Session;
 use start::StartError;
+use workload::Loop;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -51,6 +52,9 @@ Examples:
 
   # does the cost stay flat while the store grows?
   mizzen bench --kubeconfig admin.conf --scale 1000,10000,100000
+
+  # 100 deployments of 100 replicas, until all pods are ready
+  mizzen bench --kubeconfig admin.conf --loops rollout --server-pid $(pidof mizzen)
 
   # from exec to ready, five times
   mizzen bench --kubeconfig /tmp/m.conf --start \"mizzen apiserver --in-memory --kubeconfig /tmp/m.conf\"
@@ -131,6 +135,10 @@ pub struct Options {
     /// Only: fill a collection of ConfigMaps up to each size; there measure create, get and a page of 500.
     #[arg(long, value_name = "N,…", value_delimiter = ',', conflicts_with_all = ["only", "start"])]
     scale: Vec<u64>,
+
+    /// Only: what the control loops do; of --objects there are as many pods or dependents.
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', conflicts_with_all = ["only", "start", "scale"])]
+    loops: Vec<Loop>,
 
     /// Only: run this command five times, measure the time until /readyz answers 200, and stop it with SIGTERM.
     #[arg(long, value_name = "COMMAND", conflicts_with = "only")]

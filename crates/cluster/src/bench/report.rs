@@ -51,6 +51,22 @@ impl Outcome {
     }
 }
 
+impl Outcome {
+    /// Something whole, of `operations` parts, that took as long as was measured.
+    pub fn whole(name: &str, reading: &Reading, operations: u64) -> Self {
+        let latency = reading.elapsed.as_micros().try_into().unwrap_or(u32::MAX);
+        let outcome = Self::new(name, reading, vec![latency], 0);
+        let share = |cpu: Option<f64>| cpu.map(|cpu| cpu / operations.max(1) as f64);
+        Self {
+            operations,
+            operations_per_second: operations as f64 / outcome.seconds,
+            cpu_us_per_op: share(outcome.cpu_us_per_op),
+            client_cpu_us_per_op: share(outcome.client_cpu_us_per_op),
+            ..outcome
+        }
+    }
+}
+
 /// The smallest value that `percent` of all values do not exceed (nearest rank); 0 of nothing.
 fn percentile(sorted: &[u32], percent: usize) -> u32 {
     let rank = (sorted.len() * percent).div_ceil(100);

@@ -7,9 +7,9 @@ use mizzen_kinds::{Schedule, check_zone};
 use mizzen_object::json::quote;
 use mizzen_object::time::{Moment, date_of, to_unix, zone};
 use mizzen_object::{Value, value};
+use mizzen_sdk::Object;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::resource::CRON_JOBS;
-use mizzen_sdk::Object;
 
 use super::times::{due, is_too_late};
 use crate::common::template::controller_reference;
@@ -99,7 +99,8 @@ fn plan(cron_job: &Object, schedule: &Schedule, now: Timestamp, notes: &mut Vec<
         }
     };
     if due.missed_many {
-        let message = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
+        let message =
+            "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
         notes.push(Note::warning("TooManyMissedTimes", "", message));
     }
     if is_too_late(cron_job, due.time, now) {
@@ -109,7 +110,8 @@ fn plan(cron_job: &Object, schedule: &Schedule, now: Timestamp, notes: &mut Vec<
     }
     let active = cron_job["status"]["active"].list();
     let name = job_name(cron_job, due.time);
-    let is_started = active.iter().any(|it| it["name"].str() == name && it["namespace"].str() == cron_job.namespace());
+    let is_started =
+        active.iter().any(|it| it["name"].str() == name && it["namespace"].str() == cron_job.namespace());
     if is_started || to_unix(cron_job["status"]["lastScheduleTime"].str()) == Some(due.time) {
         return Plan::Wait;
     }
@@ -137,7 +139,9 @@ pub fn draft(cron_job: &Object, time: i64) -> Value {
         metadata.set("annotations", template["metadata"]["annotations"].clone());
     }
     let zone = cron_job["spec"]["timeZone"].str();
-    metadata.entry("annotations").set("batch.kubernetes.io/cronjob-scheduled-timestamp", on_the_wall(time, zone));
+    metadata
+        .entry("annotations")
+        .set("batch.kubernetes.io/cronjob-scheduled-timestamp", on_the_wall(time, zone));
     metadata.set("ownerReferences", vec![controller_reference(cron_job, &CRON_JOBS)]);
     let spec = template["spec"].clone();
     value!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
@@ -171,7 +175,8 @@ pub fn forgotten(cron_job: &Object, jobs: &[Arc<Object>]) -> Vec<Arc<Object>> {
     let ends = [("Complete", "successfulJobsHistoryLimit"), ("Failed", "failedJobsHistoryLimit")];
     let too_many = |(end, limit): (&str, &str)| {
         let limit = cron_job["spec"][limit].as_int()?.max(0) as usize;
-        let mut ended: Vec<_> = jobs.iter().filter(|job| facts::finished(job) == Some(end)).cloned().collect();
+        let mut ended: Vec<_> =
+            jobs.iter().filter(|job| facts::finished(job) == Some(end)).cloned().collect();
         ended.sort_by_key(|job| (to_unix(job["status"]["startTime"].str()).unwrap_or(i64::MAX), job.key()));
         ended.truncate(ended.len().saturating_sub(limit));
         Some(ended)

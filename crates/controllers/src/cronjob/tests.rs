@@ -74,17 +74,22 @@ fn the_words_of_events_are_kubernetes() {
         let notes = decide(&cron_job(spec, value!({})), now).notes;
         notes.into_iter().map(|note| note.message).collect::<Vec<_>>()
     };
-    assert_eq!(messages(value!({"timeZone": "Mars"})), ["invalid timeZone: \"Mars\": unknown time zone Mars"]);
+    assert_eq!(
+        messages(value!({"timeZone": "Mars"})),
+        ["invalid timeZone: \"Mars\": unknown time zone Mars"]
+    );
     let unparseable = "unparseable schedule: \"x\" : expected exactly 5 fields, found 1: [x]";
     assert_eq!(messages(value!({"schedule": "x"})), [unparseable]);
 }
 
 #[test]
 fn a_job_says_for_which_time_it_is() {
-    let template = value!({"metadata": {"labels": {"l": "1"}, "annotations": {"a": "2"}}, "spec": {"suspend": true}});
+    let template =
+        value!({"metadata": {"labels": {"l": "1"}, "annotations": {"a": "2"}}, "spec": {"suspend": true}});
     let spec = |zone: Value| value!({"jobTemplate": (template.clone()), "timeZone": zone});
     let made = |zone: Value| Object(draft(&cron_job(spec(zone), value!({})), FIVE));
-    let time = |job: &Object| job.annotation("batch.kubernetes.io/cronjob-scheduled-timestamp").map(String::from);
+    let time =
+        |job: &Object| job.annotation("batch.kubernetes.io/cronjob-scheduled-timestamp").map(String::from);
     let job = made(Value::Null);
     assert_eq!((job.name(), job.namespace(), job.label("l")), ("c-28401420", "ns", Some("1")));
     assert!(job.is_controlled_by("u") && job["spec"]["suspend"].bool() && job.annotation("a") == Some("2"));

@@ -77,7 +77,8 @@ fn past(from: i64, schedule: &Schedule, now: i64) -> Result<Past, String> {
     }
     let span = second - first;
     let n_missed = (now - first) / span + 1;
-    let times = std::iter::successors(schedule.next(first + (n_missed - 2) * span), |time| schedule.next(*time));
+    let times =
+        std::iter::successors(schedule.next(first + (n_missed - 2) * span), |time| schedule.next(*time));
     Ok(Past { from, latest: times.take_while(|time| *time <= now).last(), n_missed })
 }
 

@@ -61,8 +61,11 @@ pub fn start(context: &Context) -> Work {
     });
     let scales = Scales::new(&context);
     let stale_pods = StalePods { context: context.clone(), pods: pods.clone() };
-    Work::new(queue, 1, Arc::new(Budgets { context, budgets, pods, scales }))
-        .with(Work::new(stale, 1, Arc::new(stale_pods)))
+    Work::new(queue, 1, Arc::new(Budgets { context, budgets, pods, scales })).with(Work::new(
+        stale,
+        1,
+        Arc::new(stale_pods),
+    ))
 }
 
 /// Which pods a budget guards.
@@ -93,7 +96,8 @@ fn pod_changed(
             _ => None,
         };
         let before = before.filter(|old| old["metadata"]["labels"] != pod["metadata"]["labels"]);
-        let left = before.map(|old| selecting(&budgets, old.namespace(), &old["metadata"]["labels"], selector));
+        let left =
+            before.map(|old| selecting(&budgets, old.namespace(), &old["metadata"]["labels"], selector));
         guards.iter().chain(left.iter().flatten()).for_each(|budget| queue.add(budget.key()));
     }
 }

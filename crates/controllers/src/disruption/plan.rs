@@ -243,7 +243,8 @@ mod tests {
         let need = Need { expected: 3, healthy: 2 };
         assert_eq!(status(&budget, need, 3, &Disrupted::default(), "u"), None);
         budget.entry("metadata").set("generation", 2);
-        let newer = status(&budget, need, 3, &Disrupted::default(), "u").expect("it is of an older generation");
+        let newer =
+            status(&budget, need, 3, &Disrupted::default(), "u").expect("it is of an older generation");
         assert_eq!(newer["conditions"][0]["lastTransitionTime"].str(), "t", "nothing turned");
         assert_eq!(newer["conditions"][0]["observedGeneration"].int(), 2);
     }

@@ -71,7 +71,10 @@ mod tests {
         check(|pod| pod.entry("metadata").set("deletionTimestamp", "2024-01-01T00:00:00Z"), None);
         check(|pod| pod.entry("status").set("phase", "Failed"), None);
         check(|pod| pod.entry("status").entry("conditions").list_mut()[0].set("status", "False"), None);
-        check(|pod| pod.entry("status").entry("conditions").list_mut()[0].set("reason", "TerminationByKubelet"), None);
+        check(
+            |pod| pod.entry("status").entry("conditions").list_mut()[0].set("reason", "TerminationByKubelet"),
+            None,
+        );
         let old = |pod: &mut Value| {
             let old = time::from_unix(NOW - 500);
             pod.entry("status").entry("conditions").list_mut()[0].set("lastTransitionTime", old);

@@ -12,11 +12,11 @@ use super::pod::draft;
 use super::progress::Progress;
 use super::release;
 use super::writes::Writes;
+use crate::Error;
 use crate::common::batch::slow_start;
 use crate::common::failure::is_namespace_going;
 use crate::common::pod::is_ready;
 use crate::common::pods::Owner;
-use crate::Error;
 
 /// What a round did to pods, and how many there are afterwards.
 #[derive(Debug)]
@@ -88,7 +88,9 @@ impl Actor<'_> {
         match plan {
             Plan::Keep => nothing,
             Plan::Wait(wait) => Acted { wait: Some(wait), ..nothing },
-            Plan::Delete(pods) => nothing.without(join_all(pods.into_iter().map(|pod| self.discard(pod))).await),
+            Plan::Delete(pods) => {
+                nothing.without(join_all(pods.into_iter().map(|pod| self.discard(pod))).await)
+            }
             Plan::Create(indexes) => self.create(indexes, nothing).await,
         }
     }

@@ -31,7 +31,11 @@ impl Backoff {
         let times = times.filter(|time| last_success.is_none_or(|success| *time > success));
         times.fold(before, |known, time| Backoff {
             n_failures: known.n_failures + 1,
-            last_failure: if known.n_failures == before.n_failures { time } else { time.max(known.last_failure) },
+            last_failure: if known.n_failures == before.n_failures {
+                time
+            } else {
+                time.max(known.last_failure)
+            },
         })
     }
 
@@ -106,7 +110,8 @@ mod tests {
             "batch.kubernetes.io/job-index-failure-count": "1",
             "batch.kubernetes.io/job-index-ignored-failure-count": "1",
         });
-        let pod = value!({"metadata": {"creationTimestamp": "1970-01-01T00:01:40Z", "annotations": annotations}});
+        let pod =
+            value!({"metadata": {"creationTimestamp": "1970-01-01T00:01:40Z", "annotations": annotations}});
         let now = Timestamp::from_second(100).unwrap();
         assert_eq!(remaining_of_index(Some(&Arc::new(Object::from(pod))), now), Duration::from_secs(40));
         assert_eq!(remaining_of_index(None, now), Duration::ZERO);

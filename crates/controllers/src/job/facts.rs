@@ -149,7 +149,8 @@ mod tests {
 
     #[track_caller]
     fn check(status: Value, metadata: Value, expect: i64) {
-        let containers = value!({"initContainers": [{"name": "side", "restartPolicy": "Always"}, {"name": "init"}]});
+        let containers =
+            value!({"initContainers": [{"name": "side", "restartPolicy": "Always"}, {"name": "init"}]});
         let pod = Object::from(value!({"metadata": metadata, "spec": containers, "status": status}));
         assert_eq!(finish_time(&pod), expect);
     }
@@ -170,7 +171,8 @@ mod tests {
     fn an_end_that_nobody_saw_is_guessed() {
         let made = value!({"creationTimestamp": "1970-01-01T00:00:05Z"});
         check(value!({"containerStatuses": [{"name": "a"}]}), made.clone(), 5);
-        let not_ready = value!({"type": "Ready", "status": "False", "lastTransitionTime": "1970-01-01T00:00:07Z"});
+        let not_ready =
+            value!({"type": "Ready", "status": "False", "lastTransitionTime": "1970-01-01T00:00:07Z"});
         check(value!({"conditions": [not_ready]}), made, 7);
         let going = value!({"deletionTimestamp": "1970-01-01T00:01:00Z", "deletionGracePeriodSeconds": 30});
         check(value!({}), going, 30);

@@ -87,8 +87,10 @@ mod tests {
 
     #[track_caller]
     fn check(rules: Value, expect: Judgement) {
-        let ended = |name: &str, code: i64| value!({"name": name, "state": {"terminated": {"exitCode": code}}});
-        let (done, broken, running) = (ended("fine", 0), ended("main", 42), value!({"name": "other", "state": {}}));
+        let ended =
+            |name: &str, code: i64| value!({"name": name, "state": {"terminated": {"exitCode": code}}});
+        let (done, broken, running) =
+            (ended("fine", 0), ended("main", 42), value!({"name": "other", "state": {}}));
         let init = ended("init", 7);
         let pod = Object::from(value!({
             "metadata": {"namespace": "ns", "name": "p"},
@@ -105,7 +107,8 @@ mod tests {
     #[test]
     fn exit_codes_lead_to_an_action() {
         let fails = |codes: Value| value!([{"action": "FailJob", "onExitCodes": codes}]);
-        let because = |cause: &str| Judgement::FailJob(format!("Container {cause} matching FailJob rule at index 0"));
+        let because =
+            |cause: &str| Judgement::FailJob(format!("Container {cause} matching FailJob rule at index 0"));
         let main = "main for pod ns/p failed with exit code 42";
         check(fails(value!({"operator": "In", "values": [42, 43]})), because(main));
         check(fails(value!({"operator": "NotIn", "values": [1]})), because(main));

@@ -166,7 +166,13 @@ impl Jobs {
     }
 
     /// Writes the status with what is to be counted, if there is any news.
-    async fn announce(&self, key: &Key, known: &Object, job: Object, backoff: Backoff) -> Result<Object, Error> {
+    async fn announce(
+        &self,
+        key: &Key,
+        known: &Object,
+        job: Object,
+        backoff: Backoff,
+    ) -> Result<Object, Error> {
         if job["status"] == known["status"] {
             return Ok(job);
         }

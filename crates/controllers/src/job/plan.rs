@@ -186,8 +186,16 @@ mod tests {
     #[test]
     fn each_index_has_one_pod() {
         let spec = || value!({"completionMode": "Indexed", "completions": 4, "parallelism": 4});
-        creates(spec(), vec![indexed_pod("a", "Running", 1), indexed_pod("b", "Succeeded", 2)], &[Some(0), Some(3)]);
-        let twice = vec![indexed_pod("a", "Pending", 1), indexed_pod("b", "Running", 1), indexed_pod("c", "Running", 9)];
+        creates(
+            spec(),
+            vec![indexed_pod("a", "Running", 1), indexed_pod("b", "Succeeded", 2)],
+            &[Some(0), Some(3)],
+        );
+        let twice = vec![
+            indexed_pod("a", "Pending", 1),
+            indexed_pod("b", "Running", 1),
+            indexed_pod("c", "Running", 9),
+        ];
         deletes(spec(), twice, &["a", "c"]);
         deletes(spec(), vec![pod("a", "Running")], &["a"]);
     }
@@ -210,14 +218,15 @@ mod tests {
     fn new_pods_wait_after_a_failure() {
         let mut failed = pod("a", "Failed");
         failed.entry("metadata").set("creationTimestamp", "1970-01-01T00:01:37Z");
-        assert_eq!(decide(value!({"completions": 1, "parallelism": 1}), vec![failed]), Plan::Wait(Duration::from_secs(7)));
+        assert_eq!(
+            decide(value!({"completions": 1, "parallelism": 1}), vec![failed]),
+            Plan::Wait(Duration::from_secs(7))
+        );
     }
 
     #[test]
     fn each_index_waits_for_itself() {
-        let spec = |completions: i64| {
-            value!({"completionMode": "Indexed", "completions": completions, "parallelism": 2, "backoffLimitPerIndex": 3})
-        };
+        let spec = |completions: i64| value!({"completionMode": "Indexed", "completions": completions, "parallelism": 2, "backoffLimitPerIndex": 3});
         let mut failed = indexed_pod("a", "Failed", 0);
         failed.entry("metadata").set("creationTimestamp", "1970-01-01T00:01:37Z");
         creates(spec(2), vec![failed.clone()], &[Some(1)]);
@@ -226,7 +235,9 @@ mod tests {
 
     #[test]
     fn a_round_makes_and_deletes_no_more_than_it_can() {
-        let Plan::Create(pods) = decide(value!({"completions": 900, "parallelism": 900}), vec![]) else { panic!() };
+        let Plan::Create(pods) = decide(value!({"completions": 900, "parallelism": 900}), vec![]) else {
+            panic!()
+        };
         assert_eq!(pods.len(), LIMIT);
         let many = (0..600).map(|n| pod(&n.to_string(), "Running")).collect();
         let Plan::Delete(pods) = decide(value!({"completions": 1, "parallelism": 0}), many) else { panic!() };

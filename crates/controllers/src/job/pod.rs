@@ -67,7 +67,8 @@ fn count_failures(pod: &mut Object, job: &Object, replaced: Option<&Object>) {
     let (n_counted, n_ignored) = match replaced {
         None => (0, 0),
         Some(replaced) => {
-            let (n_counted, n_ignored) = (facts::failure_count(replaced), facts::ignored_failure_count(replaced));
+            let (n_counted, n_ignored) =
+                (facts::failure_count(replaced), facts::ignored_failure_count(replaced));
             match judge(job, replaced).is_counted() {
                 true => (n_counted + 1, n_ignored),
                 false => (n_counted, n_ignored + 1),
@@ -90,8 +91,12 @@ mod tests {
     use crate::job::sample::{indexed_pod, job};
 
     fn make(mut spec: Value, pods: Vec<Object>, index: Option<i64>) -> Object {
-        let containers = value!([{"name": "a"}, {"name": "b", "env": [{"name": "JOB_COMPLETION_INDEX", "value": "x"}]}]);
-        spec.set("template", value!({"metadata": {"labels": {"l": "1"}}, "spec": {"containers": containers}}));
+        let containers =
+            value!([{"name": "a"}, {"name": "b", "env": [{"name": "JOB_COMPLETION_INDEX", "value": "x"}]}]);
+        spec.set(
+            "template",
+            value!({"metadata": {"labels": {"l": "1"}}, "spec": {"containers": containers}}),
+        );
         let job = job(spec);
         let progress = Progress::of(&job, pods.into_iter().map(Arc::new).collect(), Backoff::default());
         draft(&job, &progress, index)

@@ -70,9 +70,8 @@ impl Progress {
     pub fn of(job: &Value, pods: Vec<Arc<Object>>, backoff: Backoff) -> Progress {
         let uncounted = Uncounted::of(job);
         let new = |counted: &HashSet<String>, has_ended: &dyn Fn(&Object) -> bool| {
-            let is_new = |pod: &&Arc<Object>| {
-                is_valid(job, pod) && !counted.contains(pod.uid()) && has_ended(pod)
-            };
+            let is_new =
+                |pod: &&Arc<Object>| is_valid(job, pod) && !counted.contains(pod.uid()) && has_ended(pod);
             pods.iter().filter(is_new).cloned().collect::<Vec<_>>()
         };
         let succeeded = new(&uncounted.succeeded, &has_succeeded);
@@ -176,10 +175,13 @@ mod tests {
     #[test]
     fn pods_are_counted_once() {
         let mut job = job(value!({"completions": 5}));
-        job.0.set("status", value!({
-            "succeeded": 2,
-            "uncountedTerminatedPods": {"succeeded": ["b"], "failed": ["d"]},
-        }));
+        job.0.set(
+            "status",
+            value!({
+                "succeeded": 2,
+                "uncountedTerminatedPods": {"succeeded": ["b"], "failed": ["d"]},
+            }),
+        );
         let mut counted = pod("e", "Succeeded");
         counted.entry("metadata").remove("finalizers");
         let pods = vec![
@@ -221,7 +223,8 @@ mod tests {
 
     #[test]
     fn a_failure_that_is_ignored_is_not_counted() {
-        let rule = value!({"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]});
+        let rule =
+            value!({"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]});
         let job = job(value!({"podFailurePolicy": {"rules": [rule]}}));
         let mut ignored = pod("a", "Failed");
         ignored.entry("status").set("conditions", value!([{"type": "DisruptionTarget", "status": "True"}]));

@@ -44,8 +44,16 @@ mod tests {
     #[test]
     fn so_many_of_them_are_enough() {
         check(value!([{"succeededIndexes": "0-4", "succeededCount": 2}]), "0,7-9", None);
-        check(value!([{"succeededIndexes": "0-4", "succeededCount": 2}]), "0,3,7", Some("Matched rules at index 0"));
-        check(value!([{"succeededIndexes": "0"}, {"succeededCount": 2}]), "5,7", Some("Matched rules at index 1"));
+        check(
+            value!([{"succeededIndexes": "0-4", "succeededCount": 2}]),
+            "0,3,7",
+            Some("Matched rules at index 0"),
+        );
+        check(
+            value!([{"succeededIndexes": "0"}, {"succeededCount": 2}]),
+            "5,7",
+            Some("Matched rules at index 1"),
+        );
     }
 
     #[test]

@@ -208,7 +208,13 @@ mod tests {
 
     /// Tracks pods; the names of those that are let go, and the status as JSON.
     #[track_caller]
-    fn check(job: &mut Object, pods: Vec<Object>, finish: Option<&Finish>, released: &str, status: Value) -> Round {
+    fn check(
+        job: &mut Object,
+        pods: Vec<Object>,
+        finish: Option<&Finish>,
+        released: &str,
+        status: Value,
+    ) -> Round {
         let progress = Progress::of(job, pods.into_iter().map(Arc::new).collect(), Backoff::default());
         let round = track(job, &progress, finish, now());
         let names: Vec<&str> = round.released.iter().map(|pod| pod.name()).collect();
@@ -242,7 +248,8 @@ mod tests {
     fn an_index_needs_no_uid() {
         let mut job = job(value!({"completionMode": "Indexed", "completions": 3}));
         let pods = vec![indexed_pod("a", "Succeeded", 2), indexed_pod("b", "Failed", 0)];
-        let status = value!({"succeeded": 1, "completedIndexes": "2", "uncountedTerminatedPods": {"failed": ["b"]}});
+        let status =
+            value!({"succeeded": 1, "completedIndexes": "2", "uncountedTerminatedPods": {"failed": ["b"]}});
         check(&mut job, pods, None, "a b", status);
     }
 
@@ -262,7 +269,13 @@ mod tests {
         let status = value!({"uncountedTerminatedPods": {"failed": ["a"]}, "conditions": [announced]});
         check(&mut job(value!({})), vec![pod("a", "Running")], Some(&finish(false)), "a", status);
         let announced = condition("SuccessCriteriaMet", "True", "R", "m", now());
-        check(&mut job(value!({})), vec![pod("a", "Running")], Some(&finish(true)), "a", value!({"conditions": [announced]}));
+        check(
+            &mut job(value!({})),
+            vec![pod("a", "Running")],
+            Some(&finish(true)),
+            "a",
+            value!({"conditions": [announced]}),
+        );
     }
 
     #[test]

@@ -66,8 +66,7 @@ pub fn completions_reached(job: &Value, progress: &Progress, n_active: i64) -> O
     // Without a number of completions one success is enough, but those that run may end.
     let n_wanted = job["spec"]["completions"].as_int().unwrap_or(1);
     let is_complete = progress.n_succeeded >= n_wanted && n_active == 0;
-    is_complete
-        .then(|| Finish::new(true, "CompletionsReached", "Reached expected number of succeeded pods"))
+    is_complete.then(|| Finish::new(true, "CompletionsReached", "Reached expected number of succeeded pods"))
 }
 
 /// How long a job may go on being active, if there is a limit.
@@ -109,10 +108,14 @@ fn restarts_reach_limit(job: &Value, progress: &Progress) -> bool {
     if job.at("spec.template.spec.restartPolicy").str() != "OnFailure" {
         return false;
     }
-    let alive = progress.pods.iter().filter(|pod| matches!(pod["status"]["phase"].str(), "Running" | "Pending"));
+    let alive =
+        progress.pods.iter().filter(|pod| matches!(pod["status"]["phase"].str(), "Running" | "Pending"));
     let restarts = alive.flat_map(|pod| {
         let kinds = ["initContainerStatuses", "containerStatuses"];
-        kinds.into_iter().flat_map(|kind| pod["status"][kind].list()).map(|status| status["restartCount"].int())
+        kinds
+            .into_iter()
+            .flat_map(|kind| pod["status"][kind].list())
+            .map(|status| status["restartCount"].int())
     });
     restarts.sum::<i64>() >= job["spec"]["backoffLimit"].int().max(1)
 }

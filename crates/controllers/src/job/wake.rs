@@ -7,8 +7,8 @@ use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::{Key, Object};
 
-use super::facts::{self, is_tracked};
 use super::GATHER;
+use super::facts::{self, is_tracked};
 use crate::common::owned;
 
 /// Listens to jobs and pods. Jobs are to be looked at, pods whose job is gone or over are to be let go.
@@ -35,7 +35,9 @@ impl Wake {
         match event {
             Event::Added { .. } => self.todo.add(key),
             Event::Updated { new, .. } if is_over(new) => self.release_pods(new.uid()),
-            Event::Updated { old, new } if generation(old) == generation(new) => self.todo.add_after(key, GATHER),
+            Event::Updated { old, new } if generation(old) == generation(new) => {
+                self.todo.add_after(key, GATHER)
+            }
             Event::Updated { .. } => self.todo.add(key),
             Event::Deleted { last, .. } => {
                 self.release_pods(last.uid());
@@ -74,7 +76,8 @@ impl Wake {
     /// The jobs that might adopt a pod.
     fn matching_jobs(&self, pod: &Object) -> Vec<Key> {
         let wants = |job: &Object| {
-            let selector = LabelSelector::of(&job["spec"]["selector"]).filter(|selector| !selector.is_empty());
+            let selector =
+                LabelSelector::of(&job["spec"]["selector"]).filter(|selector| !selector.is_empty());
             selector.is_some_and(|selector| selector.matches(|label| pod.label(label)))
         };
         let jobs = self.jobs.lister().namespaced(pod.namespace()).list().unwrap_or_default();

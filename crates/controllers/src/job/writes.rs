@@ -44,7 +44,12 @@ impl Writes {
     }
 
     /// Waits until the caches have seen what was written for a job.
-    pub async fn wait(&self, key: &Key, jobs: &Informer<Object>, pods: &Informer<Object>) -> Result<(), Error> {
+    pub async fn wait(
+        &self,
+        key: &Key,
+        jobs: &Informer<Object>,
+        pods: &Informer<Object>,
+    ) -> Result<(), Error> {
         let Some((job, pod)) = self.lock().get(key).copied() else { return Ok(()) };
         let both = async {
             jobs.store().wait_for(job).await;

@@ -49,8 +49,11 @@ impl Ended {
             Some(left) if left.is_zero() => {}
             Some(left) => return Ok(After::Again(left)),
         }
-        let options =
-            DeleteOptions { uid: Some(job.uid()), propagation: Some("Foreground"), ..DeleteOptions::default() };
+        let options = DeleteOptions {
+            uid: Some(job.uid()),
+            propagation: Some("Foreground"),
+            ..DeleteOptions::default()
+        };
         self.context.api.delete(&JOBS, key, &options).await?;
         Ok(After::Done)
     }
@@ -74,7 +77,8 @@ mod tests {
     /// The seconds that a job is kept, at second 100.
     #[track_caller]
     fn check(condition: Value, seconds: Value, expect: Option<u64>) {
-        let job = value!({"spec": {"ttlSecondsAfterFinished": seconds}, "status": {"conditions": [condition]}});
+        let job =
+            value!({"spec": {"ttlSecondsAfterFinished": seconds}, "status": {"conditions": [condition]}});
         let left = time_left(&Object(job), Timestamp::from_second(100).unwrap());
         assert_eq!(left, expect.map(Duration::from_secs));
     }

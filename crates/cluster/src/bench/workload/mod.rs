@@ -1,6 +1,7 @@
 //! What can be measured, and in which order: fill, read, list, watch, empty.
 
 mod list;
+mod loops;
 mod point;
 mod scale;
 mod watch;
@@ -14,6 +15,7 @@ use super::report::{Outcome, Report};
 use super::session::Session;
 use super::{BenchError, Options, chain, definition, namespace};
 use list::Form;
+pub(crate) use loops::Loop;
 
 /// One line of the report, for each kind.
 #[derive(Clone, Copy, Debug)]
@@ -120,6 +122,10 @@ pub(crate) async fn run(session: &Arc<Session>, report: &mut Report) -> Result<(
     report.head();
     if !session.options.scale.is_empty() {
         scale::run(session, report).await;
+        return Ok(());
+    }
+    if !session.options.loops.is_empty() {
+        loops::run(session, report).await;
         return Ok(());
     }
     for &kind in &session.options.kinds {
