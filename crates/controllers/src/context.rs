@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
-use mizzen_object::time;
+use mizzen_object::{Value, time};
 use mizzen_sdk::api::Api;
 use mizzen_sdk::event::{ApiSink, Broadcaster, Limits, Note, Recorder};
 use mizzen_sdk::informer::{Factory, Informer};
@@ -13,8 +13,14 @@ use mizzen_sdk::queue::Queue;
 use mizzen_sdk::seam::{self, Chance, Clock};
 use mizzen_sdk::{Key, Object, Resource};
 
+use crate::certificates::Sign;
+use crate::census::Census;
+
 /// The way to the API for the loop of a name; for the caches that all share, the name is empty.
 pub type Clients = Arc<dyn Fn(&str) -> Client + Send + Sync>;
+
+/// Makes a token of claims, signed with the key by which the server knows its tokens; none if that cannot be done.
+pub type SignToken = Arc<dyn Fn(&Value) -> Option<String> + Send + Sync>;
 
 /// How the loops are set up.
 #[derive(Clone)]
@@ -27,12 +33,29 @@ pub struct Options {
     pub chance: Chance,
     /// Which loops run, by name; empty for all.
     pub loops: Vec<String>,
+    /// Who signs certificates; without anybody none are signed.
+    pub authority: Option<Arc<dyn Sign>>,
+    /// The addresses of pods, one range per family, such as `10.244.0.0/16`; without any, nodes get no blocks of them.
+    pub pod_ranges: Vec<String>,
+    /// The certificate, in PEM, by which the server is known. Without it none is published.
+    pub root_ca: Option<String>,
+    /// Signs the tokens that are kept in secrets. Without it there are none.
+    pub sign_token: Option<SignToken>,
 }
 
 impl Options {
     /// All loops, on the wall clock.
     pub fn new(clients: Clients) -> Options {
-        Options { clients, clock: seam::wall_clock(), chance: seam::chance(), loops: Vec::new() }
+        Options {
+            clients,
+            clock: seam::wall_clock(),
+            chance: seam::chance(),
+            loops: Vec::new(),
+            authority: None,
+            pod_ranges: Vec::new(),
+            root_ca: None,
+            sign_token: None,
+        }
     }
 }
 
@@ -48,6 +71,7 @@ pub struct Context {
     /// How all loops are set up.
     pub options: Arc<Options>,
     informers: Factory,
+    census: Census,
     broadcaster: Arc<Broadcaster>,
     recorder: Recorder,
 }
@@ -62,6 +86,7 @@ impl Context {
             api: Api::new(client.clone()),
             clock: options.clock.clone(),
             chance: options.chance.clone(),
+            census: Census::new(client.clone()),
             informers: Factory::new(client),
             recorder: broadcaster.recorder("kube-controller-manager", ""),
             broadcaster: Arc::new(broadcaster),
@@ -91,6 +116,11 @@ impl Context {
     /// The informers that all loops share.
     pub fn informers(&self) -> &Factory {
         &self.informers
+    }
+
+    /// What there is of every kind; all loops share it.
+    pub(crate) fn census(&self) -> &Census {
+        &self.census
     }
 
     /// What is to be done next.

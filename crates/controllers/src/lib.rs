@@ -5,22 +5,44 @@
 //!
 //! Invariant: nothing here reads the wall clock or draws a number; [`Context`] has the seams.
 
+mod autoscaler;
+mod bootstrap;
+mod census;
+mod certificates;
 mod common;
 mod context;
 mod cronjob;
+mod deployment;
 mod disruption;
 mod endpoint_slice_mirroring;
 mod endpoint_slices;
 mod endpoints;
+mod ephemeral_volume;
+mod garbage_collector;
 mod job;
+mod namespace;
+mod node_ipam;
+mod node_lifecycle;
+mod pod_index;
+mod protection;
+mod refused;
+mod replicaset;
+mod resource_claim;
+mod root_ca;
 mod run;
 mod select;
+mod service_account_tokens;
 mod serviceaccount;
 mod services;
+mod taint;
+mod taint_eviction;
 mod ttl_after_finished;
+mod volume_binder;
 mod work;
 
-pub use context::{Clients, Context, Options};
+pub use certificates::{Order, Sign};
+pub use node_ipam::{RangeError, check_range};
+pub use context::{Clients, Context, Options, SignToken};
 pub use run::{Handle, names, start};
 pub use work::{After, Error, Reconcile, Work};
 
@@ -29,12 +51,34 @@ type Start = fn(&Context) -> Work;
 
 /// Every loop, by the name that upstream gives it.
 const LOOPS: &[(&str, Start)] = &[
+    ("bootstrap-signer-controller", bootstrap::start_signer),
+    ("certificatesigningrequest-approving-controller", certificates::start_approving),
+    ("certificatesigningrequest-cleaner-controller", certificates::start_cleaning),
+    ("certificatesigningrequest-signing-controller", certificates::start_signing),
     ("cronjob-controller", cronjob::start),
+    ("deployment-controller", deployment::start),
     ("disruption-controller", disruption::start),
     ("endpoints-controller", endpoints::start),
     ("endpointslice-controller", endpoint_slices::start),
     ("endpointslice-mirroring-controller", endpoint_slice_mirroring::start),
+    ("ephemeral-volume-controller", ephemeral_volume::start),
+    ("garbage-collector-controller", garbage_collector::start),
+    ("horizontal-pod-autoscaler-controller", autoscaler::start),
     ("job-controller", job::start),
+    ("namespace-controller", namespace::start),
+    ("node-ipam-controller", node_ipam::start),
+    ("node-lifecycle-controller", node_lifecycle::start),
+    ("persistentvolume-binder-controller", volume_binder::start),
+    ("persistentvolume-protection-controller", protection::start_volumes),
+    ("persistentvolumeclaim-protection-controller", protection::start_claims),
+    ("replicaset-controller", replicaset::start_replica_sets),
+    ("replicationcontroller-controller", replicaset::start_replication_controllers),
+    ("resourceclaim-controller", resource_claim::start),
+    ("root-ca-certificate-publisher-controller", root_ca::start),
     ("serviceaccount-controller", serviceaccount::start),
+    ("serviceaccount-token-controller", service_account_tokens::start),
+    ("taint-eviction-controller", taint_eviction::start),
+    ("token-cleaner-controller", bootstrap::start_cleaner),
     ("ttl-after-finished-controller", ttl_after_finished::start),
+    ("volumeattributesclass-protection-controller", protection::start_attributes_classes),
 ];

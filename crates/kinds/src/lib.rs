@@ -2,12 +2,14 @@
 //!
 //! `data/` has a file per group; [`catalog`] reads them and joins each kind with its [`Behaviour`].
 
+pub mod amounts;
 mod apps;
 mod batch;
 mod behaviour;
 mod core;
 mod groups;
 mod pod;
+pub mod quota;
 mod retired;
 mod table;
 

@@ -22,7 +22,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use http::{Method, Request};
+use http::{Method, Request, request};
 use kube::{Client, Error};
 use mizzen_object::{Value, json};
 use serde::de::Error as _;
@@ -39,6 +39,7 @@ const PAGE: usize = 500;
 #[derive(Clone)]
 pub struct Api {
     client: Client,
+    metadata_only: bool,
 }
 
 /// Which objects of a kind.
@@ -82,7 +83,12 @@ pub struct DeleteOptions<'a> {
 impl Api {
     /// Asks through `client`.
     pub fn new(client: Client) -> Api {
-        Api { client }
+        Api { client, metadata_only: false }
+    }
+
+    /// The same, but of what is read there is metadata alone: for whoever looks at objects of any kind.
+    pub fn metadata_only(&self) -> Api {
+        Api { client: self.client.clone(), metadata_only: true }
     }
 
     /// The client that is asked through.
@@ -119,8 +125,7 @@ impl Api {
                 ("limit", &PAGE.to_string()),
                 ("continue", &next),
             ]);
-            let mut page =
-                self.send(Method::GET, &format!("{}{query}", of.path(namespace)), "", Vec::new()).await?;
+            let mut page = self.page(&format!("{}{query}", of.path(namespace))).await?;
             objects.extend(std::mem::take(page.entry("items").make_list()).into_iter().map(Object));
             next = page["metadata"]["continue"].str().to_string();
             if next.is_empty() {
@@ -223,7 +228,22 @@ impl Api {
         content_type: &str,
         body: Vec<u8>,
     ) -> Result<Object, Error> {
-        let mut request = Request::builder().method(method).uri(path);
+        let accept = if self.metadata_only && method != Method::DELETE { METADATA } else { JSON };
+        let request = Request::builder().method(method).uri(path).header("accept", accept);
+        self.finish(request, content_type, body).await
+    }
+
+    async fn page(&self, path: &str) -> Result<Object, Error> {
+        let accept = if self.metadata_only { METADATA_LIST } else { JSON };
+        self.finish(Request::get(path).header("accept", accept), "", Vec::new()).await
+    }
+
+    async fn finish(
+        &self,
+        mut request: request::Builder,
+        content_type: &str,
+        body: Vec<u8>,
+    ) -> Result<Object, Error> {
         if !body.is_empty() {
             request = request.header("content-type", content_type);
         }
@@ -234,6 +254,10 @@ impl Api {
 }
 
 const JSON: &str = "application/json";
+/// Whoever cannot give metadata alone gives whole objects, which are as good.
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+const METADATA_LIST: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 impl Patch<'_> {
     fn content_type(self) -> &'static str {

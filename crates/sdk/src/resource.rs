@@ -118,6 +118,8 @@ resources! {
     cluster RESOURCE_SLICES = "resource.k8s.io" "v1" "resourceslices" "ResourceSlice";
     cluster DEVICE_CLASSES = "resource.k8s.io" "v1" "deviceclasses" "DeviceClass";
     cluster PRIORITY_CLASSES = "scheduling.k8s.io" "v1" "priorityclasses" "PriorityClass";
+    cluster VOLUME_ATTRIBUTES_CLASSES = "storage.k8s.io" "v1" "volumeattributesclasses" "VolumeAttributesClass";
+    cluster SUBJECT_ACCESS_REVIEWS = "authorization.k8s.io" "v1" "subjectaccessreviews" "SubjectAccessReview";
     cluster CUSTOM_RESOURCE_DEFINITIONS = "apiextensions.k8s.io" "v1" "customresourcedefinitions" "CustomResourceDefinition";
     cluster VALIDATING_ADMISSION_POLICIES = "admissionregistration.k8s.io" "v1" "validatingadmissionpolicies" "ValidatingAdmissionPolicy";
 }

@@ -54,23 +54,6 @@ pub fn is_already_exists(error: &Error) -> bool {
     matches!(error, Error::Api(status) if status.reason == "AlreadyExists")
 }
 
-/// Whether nothing can be made because the namespace goes.
-pub fn is_namespace_going(error: &Error) -> bool {
-    let causes = |error: &Error| match error {
-        Error::Api(status) => status.details.clone().map(|details| details.causes).unwrap_or_default(),
-        _ => Vec::new(),
-    };
-    causes(error).iter().any(|cause| cause.reason == "NamespaceTerminating")
-}
-
-/// What the server said; people read it in conditions and events.
-pub fn message(error: &Error) -> String {
-    match error {
-        Error::Api(status) => status.message.clone(),
-        error => error.to_string(),
-    }
-}
-
 fn has_code(error: &Error, code: u16) -> bool {
     matches!(error, Error::Api(status) if status.code == code)
 }

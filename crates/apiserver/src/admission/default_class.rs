@@ -37,12 +37,6 @@ pub(super) fn admit_ingress(attributes: &Attributes, ingress: &mut Value) -> Res
     Ok(())
 }
 
-/// The class of storage that a claim names, in the field or in the old annotation.
-pub(super) fn storage_class(claim: &Value) -> &str {
-    let old = claim["metadata"]["annotations"]["volume.beta.kubernetes.io/storage-class"].as_str();
-    old.unwrap_or_else(|| claim["spec"]["storageClassName"].str())
-}
-
 /// Whether a claim says of which class it is. The empty one is one too: no class at all.
 fn has_class(claim: &Value) -> bool {
     let annotations = &claim["metadata"]["annotations"];

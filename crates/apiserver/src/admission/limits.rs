@@ -6,7 +6,7 @@ use mizzen_object::quantity::Quantity;
 use mizzen_object::{Status, Value};
 
 use super::Attributes;
-use super::amounts::{Amounts, amounts, pod_total};
+use mizzen_kinds::amounts::{Amounts, amounts, pod_total};
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 

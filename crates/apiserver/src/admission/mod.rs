@@ -5,7 +5,6 @@
 //! [`plugins`](mod@plugins) and nowhere else. A write passes all that mutate in [`admit`], then its kind's
 //! validation, then all that validate in [`Checks`].
 
-mod amounts;
 mod certificate;
 mod configuration;
 mod default_class;

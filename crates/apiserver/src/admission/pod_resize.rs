@@ -3,7 +3,7 @@
 use mizzen_object::{Cause, Status, Value};
 
 use super::Attributes;
-use super::amounts::{Amounts, add, amounts, pod_total};
+use mizzen_kinds::amounts::{Amounts, add, amounts, pod_total};
 
 /// What a node must have said that it can do for a pod to change in this way.
 const POD_LEVEL: &str = "InPlacePodLevelResourcesVerticalScaling";

@@ -1,10 +1,10 @@
 //! May a claim grow? Only if it is bound, and its class says that its volumes can.
 
+use mizzen_kinds::quota::storage_class;
 use mizzen_object::quantity::Quantity;
 use mizzen_object::{Status, Value};
 
 use super::Attributes;
-use super::default_class::storage_class;
 
 /// Refuses a claim that grows where it cannot.
 pub(super) fn check(attributes: &Attributes, claim: &Value) -> Result<(), Status> {

@@ -6,7 +6,8 @@ use mizzen_object::quantity::Quantity;
 use mizzen_object::{Value, time};
 
 use super::sample::Samples;
-use crate::services::member::{condition, is_ready};
+use crate::common::pod::is_ready;
+use crate::services::member::condition;
 
 /// How long after its start a pod's CPU says little, in seconds.
 const CPU_INITIALISATION: i64 = 300;
@@ -76,7 +77,8 @@ pub(crate) const NO_PODS: &str = "no pods returned by selector while calculating
 /// How much of a resource a pod asks for, in thousandths: all of it, or one container.
 pub(crate) fn request(pod: &Value, container: &str, resource: &str) -> Result<i64, String> {
     let (spec, name) = (&pod["spec"], pod["metadata"]["name"].str());
-    let supported = |resource: &str| matches!(resource, "cpu" | "memory") || resource.starts_with("hugepages-");
+    let supported =
+        |resource: &str| matches!(resource, "cpu" | "memory") || resource.starts_with("hugepages-");
     let whole = &spec["resources"]["requests"];
     if container.is_empty() && whole.entries().any(|(resource, _)| supported(resource)) {
         // What the pod does not say as a whole, its containers may.
@@ -99,7 +101,8 @@ fn of_containers(pod: &Value, container: &str, resource: &str) -> Result<i64, St
         return Err(format!("container {container} not found in Pod {name}"));
     }
     let request = |one: &&Value| {
-        let missing = || format!("missing request for {resource} in container {} of Pod {name}", one["name"].str());
+        let missing =
+            || format!("missing request for {resource} in container {} of Pod {name}", one["name"].str());
         one["resources"]["requests"][resource].as_str().map(of).ok_or_else(missing)
     };
     meant.iter().map(request).sum()

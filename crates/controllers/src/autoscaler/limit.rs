@@ -47,8 +47,10 @@ const HELD_DOWN: Reason = (
     "recent recommendations were lower than current one, applying the lowest recent recommendation",
 );
 const WITHIN: Reason = ("DesiredWithinRange", "the desired count is within the acceptable range");
-const TOO_FEW: Reason = ("TooFewReplicas", "the desired replica count is less than the minimum replica count");
-const TOO_MANY: Reason = ("TooManyReplicas", "the desired replica count is more than the maximum replica count");
+const TOO_FEW: Reason =
+    ("TooFewReplicas", "the desired replica count is less than the minimum replica count");
+const TOO_MANY: Reason =
+    ("TooManyReplicas", "the desired replica count is more than the maximum replica count");
 const TOO_FAST_UP: Reason =
     ("ScaleUpLimit", "the desired replica count is increasing faster than the maximum scale rate");
 const TOO_FAST_DOWN: Reason =
@@ -112,12 +114,14 @@ fn bind_by_policies(
     let current = bounds.current;
     if wanted > current {
         let fastest = fastest(&behaviour["scaleUp"], current, history, now, true).max(current);
-        let (most, reason) = if bounds.max > fastest { (fastest, TOO_FAST_UP) } else { (bounds.max, TOO_MANY) };
+        let (most, reason) =
+            if bounds.max > fastest { (fastest, TOO_FAST_UP) } else { (bounds.max, TOO_MANY) };
         return if wanted > most { (most, reason) } else { (wanted, WITHIN) };
     }
     if wanted < current {
         let fastest = fastest(&behaviour["scaleDown"], current, history, now, false).min(current);
-        let (least, reason) = if bounds.min < fastest { (fastest, TOO_FAST_DOWN) } else { (bounds.min, TOO_FEW) };
+        let (least, reason) =
+            if bounds.min < fastest { (fastest, TOO_FAST_DOWN) } else { (bounds.min, TOO_FEW) };
         return if wanted < least { (least, reason) } else { (wanted, WITHIN) };
     }
     (wanted, WITHIN)
@@ -212,7 +216,8 @@ mod tests {
 
     #[test]
     fn what_was_done_within_a_period_counts() {
-        let side = value!({"selectPolicy": "Max", "policies": [{"type": "Pods", "value": 4, "periodSeconds": 60}]});
+        let side =
+            value!({"selectPolicy": "Max", "policies": [{"type": "Pods", "value": 4, "periodSeconds": 60}]});
         let rules = rules(side.clone(), side);
         let mut history = History::default();
         history.scaled(5, 8, NOW - 30_000);

@@ -74,10 +74,13 @@ impl Metrics {
         let items = self.list(&path, &format!("{resource}.{CUSTOM}"), name, "custom metrics").await?;
         match sample::values(&items).as_slice() {
             [value] => Ok(*value),
-            values => Err(unable("custom metrics", &format!(
-                "the custom metrics API server returned {} results when we asked for exactly one",
-                values.len()
-            ))),
+            values => Err(unable(
+                "custom metrics",
+                &format!(
+                    "the custom metrics API server returned {} results when we asked for exactly one",
+                    values.len()
+                ),
+            )),
         }
     }
 
@@ -99,14 +102,18 @@ impl Metrics {
         let group = match self.api.raw(Method::GET, &format!("/apis/{CUSTOM}"), None).await {
             Ok(group) => group,
             Err(error) if is_not_found(&error) => {
-                return Err(unable("custom metrics", &format!("no custom metrics API ({CUSTOM}) registered")));
+                return Err(unable(
+                    "custom metrics",
+                    &format!("no custom metrics API ({CUSTOM}) registered"),
+                ));
             }
             Err(error) => return Err(unable("custom metrics", &go_message(&error, "", ""))),
         };
         let known = |version: &Value| matches!(version["version"].str(), "v1beta1" | "v1beta2");
         let mut versions = std::iter::once(&group["preferredVersion"]).chain(group["versions"].list());
         let version = versions.find(|version| known(version));
-        let version = version.ok_or_else(|| unable("custom metrics", "no known available metric versions found"))?;
+        let version =
+            version.ok_or_else(|| unable("custom metrics", "no known available metric versions found"))?;
         Ok(format!("/apis/{CUSTOM}/{}", version["version"].str()))
     }
 

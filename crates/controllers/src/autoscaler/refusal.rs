@@ -1,7 +1,8 @@
 //! What does a client in Go say when a server refuses? It appears in conditions and events.
 
 use kube::Error;
-use mizzen_sdk::write::message;
+
+use crate::common::failure::message;
 
 /// The words of a server, or if it only gave a code, those of client-go. `resource` and `name` are what was asked for.
 ///
@@ -34,8 +35,14 @@ fn words(code: u16, said: &str) -> String {
         504 => {
             "the server was unable to return a response in the time allotted, but may still be processing the request"
         }
-        500.. => return format!("an error on the server ({said:?}) has prevented the request from succeeding"),
-        _ => return format!("the server responded with the status code {code} but did not return more information"),
+        500.. => {
+            return format!("an error on the server ({said:?}) has prevented the request from succeeding");
+        }
+        _ => {
+            return format!(
+                "the server responded with the status code {code} but did not return more information"
+            );
+        }
     };
     text.into()
 }
@@ -56,8 +63,18 @@ mod tests {
     fn a_status_speaks_for_itself_and_a_code_is_put_into_words() {
         check("NotFound", 404, "", "said");
         let unparsed = "Failed to parse error data";
-        check(unparsed, 404, "", "the server could not find the requested resource (get pods.metrics.k8s.io)");
-        check(unparsed, 503, "*", "the server is currently unable to handle the request (get pods.metrics.k8s.io *)");
+        check(
+            unparsed,
+            404,
+            "",
+            "the server could not find the requested resource (get pods.metrics.k8s.io)",
+        );
+        check(
+            unparsed,
+            503,
+            "*",
+            "the server is currently unable to handle the request (get pods.metrics.k8s.io *)",
+        );
         check(
             unparsed,
             502,

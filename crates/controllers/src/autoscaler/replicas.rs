@@ -85,7 +85,9 @@ impl Measured<'_> {
             return Err(NO_PODS.into());
         }
         let census = census(self.pods, &self.samples, self.resource == "cpu", self.now);
-        self.samples.retain(|name, _| !census.ignored.contains(name.as_str()) && !census.unready.contains(name.as_str()));
+        self.samples.retain(|name, _| {
+            !census.ignored.contains(name.as_str()) && !census.unready.contains(name.as_str())
+        });
         if self.samples.is_empty() {
             return Err("did not receive metrics for targeted pods (pods might be unready)".into());
         }
@@ -161,8 +163,10 @@ fn nearness(samples: &Samples, target: Target, requests: &BTreeMap<String, i64>)
             Ok(Nearness { ratio: usage as f64 / target as f64, usage, utilization: None })
         }
         Target::Utilization { percent, .. } => {
-            let known: Vec<(i64, i64)> =
-                samples.iter().filter_map(|(name, sample)| Some((sample.value, *requests.get(name)?))).collect();
+            let known: Vec<(i64, i64)> = samples
+                .iter()
+                .filter_map(|(name, sample)| Some((sample.value, *requests.get(name)?)))
+                .collect();
             let used: i64 = known.iter().map(|(used, _)| used).sum();
             let asked: i64 = known.iter().map(|(_, asked)| asked).sum();
             if asked == 0 {
@@ -276,7 +280,8 @@ mod tests {
     #[test]
     fn a_value_is_shared_by_those_who_work() {
         let tolerances = Tolerances::of(&Value::Null);
-        let check = |current, ratio, expect| assert_eq!(by_value(current, ratio, tolerances, || Ok(2)), Ok(expect));
+        let check =
+            |current, ratio, expect| assert_eq!(by_value(current, ratio, tolerances, || Ok(2)), Ok(expect));
         check(3, 1.05, 3);
         check(3, 2.0, 4);
         check(0, 2.5, 3);

@@ -88,7 +88,8 @@ mod tests {
             pod("c", value!([])),
         ];
         let samples = of_resource(&items, "cpu", container);
-        let values: Vec<(&str, i64)> = samples.iter().map(|(name, sample)| (name.as_str(), sample.value)).collect();
+        let values: Vec<(&str, i64)> =
+            samples.iter().map(|(name, sample)| (name.as_str(), sample.value)).collect();
         assert_eq!(values, expect);
         assert!(samples.values().all(|sample| sample.window == 30 && sample.at == 1_704_067_200));
     }

@@ -80,7 +80,8 @@ mod tests {
 
     #[test]
     fn what_is_not_known_anew_stays() {
-        let old = value!({"desiredReplicas": 7, "lastScaleTime": "t0", "currentMetrics": [{"type": "Resource"}]});
+        let old =
+            value!({"desiredReplicas": 7, "lastScaleTime": "t0", "currentMetrics": [{"type": "Resource"}]});
         let mut draft = Draft::new(old, "t1".into());
         draft.replicas(3, None, None);
         assert_eq!(

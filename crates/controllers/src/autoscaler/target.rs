@@ -88,7 +88,8 @@ pub(crate) async fn mapping(mapper: &Mapper, group: &str, kind: &str) -> Result<
 
 /// A selector of a metric in its text form.
 pub(crate) fn selector_text(selector: &Value) -> String {
-    let exact = selector["matchLabels"].entries().map(|(label, value)| (label, format!("{label}={}", value.str())));
+    let exact =
+        selector["matchLabels"].entries().map(|(label, value)| (label, format!("{label}={}", value.str())));
     let expressions = selector["matchExpressions"].list().iter().map(|expression| {
         let key = expression["key"].str();
         let mut values: Vec<&str> = expression["values"].list().iter().map(Value::str).collect();

@@ -9,6 +9,7 @@ pub mod failure;
 pub mod fresh;
 pub mod hash;
 pub mod owned;
+pub mod percent;
 pub mod pod;
 pub mod pods;
 pub mod rank;

@@ -19,9 +19,9 @@ use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::{POD_DISRUPTION_BUDGETS, PODS};
-use mizzen_sdk::write::message;
 use mizzen_sdk::{Key, Object};
 
+use crate::common::failure::message;
 use crate::select::{go_text, index_labels, index_selectors, selected, selecting};
 use crate::{After, Context, Error, Reconcile, Work};
 use plan::{Basis, Need};

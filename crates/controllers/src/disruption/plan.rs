@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use mizzen_object::{Value, time, value};
 
-use crate::services::member::{condition, is_ready};
+use crate::common::pod::is_ready;
+use crate::services::member::condition;
 
 /// How long an eviction may take until a pod is seen to go, in seconds. After that it is taken for one that stays.
 pub(crate) const DEADLINE: i64 = 120;

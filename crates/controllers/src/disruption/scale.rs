@@ -10,9 +10,10 @@ use mizzen_sdk::api::Api;
 use mizzen_sdk::discover::{MapError, Mapper};
 use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::{DEPLOYMENTS, REPLICA_SETS, REPLICATION_CONTROLLERS, STATEFUL_SETS};
-use mizzen_sdk::write::{is_not_found, message};
+use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object};
 
+use crate::common::failure::message;
 use crate::{Context, Error};
 
 /// Asks those who control pods how many they want.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use mizzen_object::{Value, time, value};
 
+use crate::common::pod::is_terminal;
 use crate::services::member::condition;
 
 /// How long a pod may say so without going, in seconds.
@@ -13,10 +14,9 @@ const TIMEOUT: i64 = 120;
 pub(crate) fn remaining(pod: &Value, now: i64) -> Option<Duration> {
     let condition = condition(pod, "DisruptionTarget");
     let is_going = !pod["metadata"]["deletionTimestamp"].is_null();
-    let is_over = matches!(pod["status"]["phase"].str(), "Succeeded" | "Failed");
     // The node's agent may take as long as it likes.
     let by_agent = condition["reason"].str() == "TerminationByKubelet";
-    if is_going || is_over || by_agent || condition["status"].str() != "True" {
+    if is_going || is_terminal(pod) || by_agent || condition["status"].str() != "True" {
         return None;
     }
     let since = time::to_unix(condition["lastTransitionTime"].str()).unwrap_or_default();

@@ -9,9 +9,9 @@ use mizzen_object::Value;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::{ENDPOINTS, SERVICES};
-use mizzen_sdk::write::message;
 use mizzen_sdk::{Key, Object};
 
+use crate::common::failure::message;
 use crate::services::patient_queue;
 use crate::services::publish::Publisher;
 use crate::{After, Context, Error, Reconcile, Work};

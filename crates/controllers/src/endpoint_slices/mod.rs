@@ -24,10 +24,10 @@ use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::{NODES, PODS, SERVICES};
-use mizzen_sdk::write::message;
 use mizzen_sdk::{Key, Object};
 use tokio::sync::Notify;
 
+use crate::common::failure::message;
 use crate::select::{index_labels, index_selectors, selected};
 use crate::services::member::{Family, selects_pods};
 use crate::services::publish::Publisher;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use mizzen_object::{Value, value};
 
+use crate::common::pod::is_ready;
 use crate::services::member::{self, Family};
 use crate::services::slice::{self, Endpoints};
 
@@ -61,7 +62,7 @@ fn complaint(service: &Value, pod: &Value) -> String {
 
 fn endpoint(service: &Value, pod: &Value, labels: &Value, family: Family) -> Value {
     let metadata = &pod["metadata"];
-    let serving = member::is_ready(pod);
+    let serving = is_ready(pod);
     let terminating = !metadata["deletionTimestamp"].is_null();
     let ready = service["spec"]["publishNotReadyAddresses"].bool() || (serving && !terminating);
     let mut endpoint = value!({

@@ -11,10 +11,11 @@ use mizzen_sdk::cache::Version;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::{ENDPOINTS, PODS, SERVICES};
-use mizzen_sdk::write::{is_namespace_going, is_not_found, message};
+use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object};
 use tokio::time::timeout;
 
+use crate::common::failure::{is_namespace_going, message};
 use crate::select::{index_labels, index_selectors, selected};
 use crate::services::member::selects_pods;
 use crate::services::trigger::Triggers;

@@ -2,6 +2,7 @@
 
 use mizzen_object::{Value, value};
 
+use crate::common::pod::is_ready;
 use crate::services::member::{self, Family};
 use crate::services::slice::HEADLESS;
 use crate::services::subsets::Subsets;
@@ -55,7 +56,7 @@ fn subsets(service: &Value, pods: &[&Value]) -> Subsets {
     let mut subsets = Subsets::default();
     for pod in pods.iter().filter(|pod| member::is_published(pod, publish_all)) {
         let Some(address) = address(service, pod) else { continue };
-        let ready = publish_all || member::is_ready(pod);
+        let ready = publish_all || is_ready(pod);
         if spec["ports"].list().is_empty() && spec["clusterIP"].str() == "None" {
             subsets.add(&address, &Value::Null, ready);
         }

@@ -8,6 +8,7 @@ use mizzen_sdk::resource::{NAMESPACES, SERVICE_ACCOUNTS};
 use mizzen_sdk::write::is_already_exists;
 use mizzen_sdk::{Key, Object};
 
+use crate::refused::is_terminating;
 use crate::{After, Context, Error, Reconcile, Work};
 
 const DEFAULT: &str = "default";
@@ -42,7 +43,7 @@ impl Reconcile for ServiceAccounts {
             return Ok(After::Done);
         }
         match self.context.api.create(&SERVICE_ACCOUNTS, &draft(key.name())).await {
-            Err(error) if !is_already_exists(&error) => Err(error.into()),
+            Err(error) if !is_already_exists(&error) && !is_terminating(&error) => Err(error.into()),
             _ => Ok(After::Done),
         }
     }

@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use mizzen_object::Value;
 use mizzen_object::validate::ip::parse_sloppy;
 
+use crate::common::pod::{self, is_ready, is_terminal};
+
 /// Which of its addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Family {
@@ -42,21 +44,13 @@ pub(crate) fn address(text: &str) -> Option<IpAddr> {
 /// Whether a pod can be published at all. A pod that is going is published `with_going` only.
 pub(crate) fn is_published(pod: &Value, with_going: bool) -> bool {
     let status = &pod["status"];
-    let is_over = matches!(status["phase"].str(), "Succeeded" | "Failed");
     let has_address = !status["podIP"].str().is_empty() || !status["podIPs"].list().is_empty();
-    !is_over && has_address && (with_going || pod["metadata"]["deletionTimestamp"].is_null())
-}
-
-/// Whether a pod says that it is ready.
-pub(crate) fn is_ready(pod: &Value) -> bool {
-    condition(pod, "Ready")["status"].str() == "True"
+    !is_terminal(pod) && has_address && (with_going || pod["metadata"]["deletionTimestamp"].is_null())
 }
 
 /// The condition of an object's status of this type, or null.
 pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
-    const NONE: &Value = &Value::Null;
-    let conditions = object["status"]["conditions"].list();
-    conditions.iter().find(|condition| condition["type"].str() == kind).unwrap_or(NONE)
+    pod::condition(object, kind).unwrap_or(&Value::Null)
 }
 
 /// A pod's addresses of a family, in the one way to write them.

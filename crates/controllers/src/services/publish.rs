@@ -11,11 +11,12 @@ use mizzen_sdk::cache::{Entry, Version};
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::ENDPOINT_SLICES;
-use mizzen_sdk::write::{is_namespace_going, is_not_found, message};
+use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object};
 use tokio::time::timeout;
 
 use super::slice::{Changes, MANAGED_BY, SERVICE_NAME};
+use crate::common::failure::{is_namespace_going, message};
 use crate::select::{index_labels, selected};
 use crate::{Context, Error};
 

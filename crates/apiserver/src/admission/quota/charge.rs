@@ -9,10 +9,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::Method;
+use mizzen_kinds::amounts::{Amounts, amounts};
 use mizzen_object::{Action, Status, Value};
 use mizzen_registry::{Change, Future, Key, NoGate, Resource, UpdateOptions};
 
-use super::super::amounts::{Amounts, amounts};
 use super::{Need, Request, set_used};
 use crate::notes::Notes;
 use crate::ownership::Owning;

@@ -1,28 +1,24 @@
 //! How much may a namespace have? Its quotas say so, and what a write takes is counted before it is stored.
 //!
-//! `counted` knows what an object takes, `scope` which quotas are about it, `charge` keeps the books.
+//! `mizzen_kinds::quota` knows what an object takes and which quotas are about it, `charge` keeps the books.
 //!
 //! Invariant: what is taken is written into a quota's status, on the condition that it is still as it was looked
 //! at, before the object is stored; it is given back if the object is not stored after all. So writers who meet
 //! never take more than there is, and nothing that was refused stays taken.
 
 mod charge;
-mod counted;
-mod pods;
-mod scope;
 
 pub(crate) use charge::Charges;
 
 use std::collections::BTreeSet;
 
+use mizzen_kinds::amounts::{Amounts, add, amounts};
+use mizzen_kinds::quota::{Counted, Selector, selectors};
 use mizzen_object::quantity::Quantity;
 use mizzen_object::{Status, Value};
 use mizzen_registry::{Future, ListOptions, Selection};
 
 use super::Attributes;
-use super::amounts::{Amounts, add, amounts};
-use counted::Counted;
-use scope::{Selector, selectors};
 
 /// Something that may only be used where a quota allows it.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -43,7 +39,12 @@ pub(super) fn concerns(attributes: &Attributes) -> bool {
         return false;
     }
     let limited = !attributes.call.server.options.admission.limited_resources.is_empty();
-    (limited || has_quotas(attributes)) && Counted::of(attributes).is_some()
+    (limited || has_quotas(attributes)) && counted(attributes).is_some()
+}
+
+fn counted(attributes: &Attributes) -> Option<Counted> {
+    let resource = attributes.resource();
+    Counted::of(&resource.group, &resource.resource)
 }
 
 fn has_quotas(attributes: &Attributes) -> bool {
@@ -57,8 +58,8 @@ fn has_quotas(attributes: &Attributes) -> bool {
 /// Lets a write take what it needs, or refuses it.
 pub(super) fn check<'a>(attributes: &'a Attributes<'a>, object: &'a Value) -> Future<'a, Result<(), Status>> {
     Box::pin(async move {
-        let Some(counted) = Counted::of(attributes) else { return Ok(()) };
-        if !counted.handles(attributes, object) {
+        let Some(counted) = counted(attributes) else { return Ok(()) };
+        if !counted.handles(attributes.subresource(), attributes.old, object) {
             return Ok(());
         }
         let request = Request { attributes, counted, object };
@@ -129,7 +130,7 @@ impl Request<'_> {
     }
 
     fn usage(&self, object: &Value) -> Amounts {
-        self.counted.usage(object, self.attributes)
+        self.counted.usage(object, self.attributes.call.server.registry.now())
     }
 
     /// What a quota is asked for must be known: what the object takes of it, and how much is used already.

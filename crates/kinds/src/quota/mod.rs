@@ -1,13 +1,17 @@
-//! What is counted, and as what? Pods, services and claims have much to count; of everything else there are so many.
+//! What is counted against a quota, and as what? Pods, services and claims have much to count; of everything else there
+//! are so many. `scope` says which objects a quota is about, `pods` what is counted of pods.
+//!
+//! Who lets objects in and who counts them afterwards both ask here, so that they never disagree.
+
+mod pods;
+mod scope;
+
+pub use scope::{Selector, selectors};
 
 use mizzen_object::Value;
 use mizzen_object::quantity::{Format, Quantity};
 
-use super::pods;
-use super::scope::Selector;
-use crate::admission::Attributes;
-use crate::admission::amounts::Amounts;
-use crate::admission::default_class::storage_class;
+use crate::amounts::{Amounts, add};
 
 /// What is never counted: it is not stored, or it must not be kept from being said.
 const IGNORED: [(&str, &str); 10] = [
@@ -31,23 +35,26 @@ const MAX_DEVICES: i64 = 32;
 
 /// What an object is counted as.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Counted {
+pub enum Counted {
+    /// A pod, and what it asks for.
     Pod,
+    /// A service, its ports and balancers.
     Service,
+    /// A claim of storage, by class.
     VolumeClaim,
+    /// A claim of devices, by class.
     DeviceClaim,
     /// One of its kind, under these names.
     Other(Vec<String>),
 }
 
 impl Counted {
-    /// What the object of a write is counted as; none if it is not.
-    pub fn of(attributes: &Attributes) -> Option<Counted> {
-        if IGNORED.iter().any(|(group, plural)| attributes.is(group, plural)) {
+    /// What objects of a resource are counted as; none if they are not.
+    pub fn of(group: &str, plural: &str) -> Option<Counted> {
+        if IGNORED.contains(&(group, plural)) {
             return None;
         }
-        let resource = attributes.resource();
-        Some(match (resource.group.as_str(), resource.resource.as_str()) {
+        Some(match (group, plural) {
             ("", "pods") => Counted::Pod,
             ("", "services") => Counted::Service,
             ("", "persistentvolumeclaims") => Counted::VolumeClaim,
@@ -60,10 +67,10 @@ impl Counted {
         })
     }
 
-    /// Whether a write can change what is taken.
-    pub fn handles(&self, attributes: &Attributes, object: &Value) -> bool {
-        match (self, attributes.subresource(), attributes.old) {
-            (Counted::Pod, "", Some(old)) => pods::is_terminating(old) != pods::is_terminating(object),
+    /// Whether a write can change what is taken. `old` is none if the object is new.
+    pub fn handles(&self, subresource: &str, old: Option<&Value>, new: &Value) -> bool {
+        match (self, subresource, old) {
+            (Counted::Pod, "", Some(old)) => pods::is_terminating(old) != pods::is_terminating(new),
             (Counted::Pod, "resize", old) => old.is_some(),
             (Counted::VolumeClaim, "status", Some(_)) => true,
             (Counted::Pod | Counted::Other(_), "", old) => old.is_none(),
@@ -108,10 +115,10 @@ impl Counted {
         if *self == Counted::Pod { pods::missing(names, object) } else { None }
     }
 
-    /// What an object takes.
-    pub fn usage(&self, object: &Value, attributes: &Attributes) -> Amounts {
+    /// What an object takes at a time, in seconds since 1970.
+    pub fn usage(&self, object: &Value, now: i64) -> Amounts {
         match self {
-            Counted::Pod => pods::usage(object, attributes.call.server.registry.now()),
+            Counted::Pod => pods::usage(object, now),
             Counted::Service => service_usage(&object["spec"]),
             Counted::VolumeClaim => claim_usage(object),
             Counted::DeviceClaim => device_usage(object),
@@ -121,7 +128,7 @@ impl Counted {
 }
 
 /// So many.
-pub(super) fn count(amount: i64) -> Quantity {
+fn count(amount: i64) -> Quantity {
     Quantity::from_int(amount, Format::Decimal)
 }
 
@@ -142,6 +149,12 @@ fn service_usage(spec: &Value) -> Amounts {
         ("services.nodeports", i64::try_from(node_ports).unwrap_or(i64::MAX)),
     ];
     usage.into_iter().map(|(name, amount)| (name.to_string(), count(amount))).collect()
+}
+
+/// The class of storage that a claim names, in the field or in the old annotation.
+pub fn storage_class(claim: &Value) -> &str {
+    let old = claim["metadata"]["annotations"]["volume.beta.kubernetes.io/storage-class"].as_str();
+    old.unwrap_or_else(|| claim["spec"]["storageClassName"].str())
 }
 
 fn claim_usage(claim: &Value) -> Amounts {
@@ -191,7 +204,7 @@ fn device_usage(claim: &Value) -> Amounts {
             let found = most.entry(name).or_default();
             *found = (*found).max(count(devices));
         }
-        crate::admission::amounts::add(&mut usage, &most);
+        add(&mut usage, &most);
     }
     usage
 }

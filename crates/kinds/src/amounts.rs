@@ -6,15 +6,15 @@ use mizzen_object::Value;
 use mizzen_object::quantity::Quantity;
 
 /// Amounts by the name of what they are of.
-pub(super) type Amounts = BTreeMap<String, Quantity>;
+pub type Amounts = BTreeMap<String, Quantity>;
 
 /// Reads a list of amounts, such as a container's requests.
-pub(super) fn amounts(list: &Value) -> Amounts {
+pub fn amounts(list: &Value) -> Amounts {
     list.entries().map(|(name, amount)| (name.to_string(), Quantity::of(amount.str()))).collect()
 }
 
 /// Adds `more` to `total`.
-pub(super) fn add(total: &mut Amounts, more: &Amounts) {
+pub fn add(total: &mut Amounts, more: &Amounts) {
     for (name, amount) in more {
         let sum = total.get(name).map_or(*amount, |found| found.add(amount));
         total.insert(name.clone(), sum);
@@ -22,7 +22,7 @@ pub(super) fn add(total: &mut Amounts, more: &Amounts) {
 }
 
 /// Raises `total` to what `other` has where that is more.
-pub(super) fn raise(total: &mut Amounts, other: &Amounts) {
+pub fn raise(total: &mut Amounts, other: &Amounts) {
     for (name, amount) in other {
         let most = total.get(name).map_or(*amount, |found| (*found).max(*amount));
         total.insert(name.clone(), most);
@@ -31,7 +31,7 @@ pub(super) fn raise(total: &mut Amounts, other: &Amounts) {
 
 /// What a pod asks for as a whole: what all its containers ask for together, unless it says it itself. `of` is
 /// what one container asks for, `field` is `requests` or `limits`.
-pub(super) fn pod_total(spec: &Value, field: &str, of: impl Fn(&Value) -> Amounts) -> Amounts {
+pub fn pod_total(spec: &Value, field: &str, of: impl Fn(&Value) -> Amounts) -> Amounts {
     let mut total = containers_total(spec, of);
     let whole = amounts(&spec["resources"][field]);
     total.extend(whole.into_iter().filter(|(name, _)| is_pod_level(name)));
@@ -39,7 +39,7 @@ pub(super) fn pod_total(spec: &Value, field: &str, of: impl Fn(&Value) -> Amount
 }
 
 /// Whether a pod can ask for this as a whole.
-pub(super) fn is_pod_level(name: &str) -> bool {
+pub fn is_pod_level(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
 }
 

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mizzen_object::{Value, time};
 
-use super::counted::count;
+use super::count;
 use super::scope::Selector;
-use crate::admission::amounts::{Amounts, add, amounts, is_pod_level, pod_total, raise};
+use crate::amounts::{Amounts, add, amounts, is_pod_level, pod_total, raise};
 
 const COUNT: &str = "count/pods";
 /// What every container must ask for before it can be counted.

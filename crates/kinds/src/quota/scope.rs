@@ -6,14 +6,17 @@ use mizzen_object::Value;
 
 /// One condition of a quota.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Selector {
+pub struct Selector {
+    /// What it looks at.
     pub scope: String,
+    /// How it compares.
     pub operator: String,
+    /// What it compares with.
     pub values: Vec<String>,
 }
 
 /// The conditions of a quota, all of which must hold.
-pub(super) fn selectors(quota: &Value) -> Vec<Selector> {
+pub fn selectors(quota: &Value) -> Vec<Selector> {
     let spec = &quota["spec"];
     let plain = spec["scopes"].list().iter().map(|scope| Selector {
         scope: scope.str().into(),

@@ -1,0 +1,63 @@
+//! Which signatures should the cluster's description carry? Who has a token can tell by them that it is genuine.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use mizzen_object::{Value, json};
+use ring::hmac;
+
+/// What is signed.
+const CONTENT: &str = "kubeconfig";
+/// How the names of signatures begin.
+const PREFIX: &str = "jws-kubeconfig-";
+
+/// The description with the right signatures, or none if it has them, or if there is nothing to sign.
+pub(crate) fn signed(description: &Value, tokens: &[(String, String)]) -> Option<Value> {
+    let content = description["data"][CONTENT].as_str()?;
+    let mut new = description.clone();
+    let data = new.entry("data").make_map();
+    data.retain(|name, _| !name.starts_with(PREFIX));
+    for (id, key) in tokens {
+        data.insert(format!("{PREFIX}{id}"), signature(content, id, key));
+    }
+    (new["data"] != description["data"]).then_some(new)
+}
+
+/// A detached signature: a JSON web signature without what it signs (RFC 7515, appendix F).
+fn signature(content: &str, id: &str, key: &str) -> String {
+    let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+    let head = encode(format!(r#"{{"alg":"HS256","kid":{}}}"#, json::quote(id)).as_bytes());
+    let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes());
+    let tag = hmac::sign(&key, format!("{head}.{}", encode(content.as_bytes())).as_bytes());
+    format!("{head}..{}", encode(tag.as_ref()))
+}
+
+#[cfg(test)]
+mod tests {
+    use mizzen_object::value;
+
+    use super::*;
+
+    /// The example of upstream's own test (cluster-bootstrap/token/jws/jws_test.go).
+    #[test]
+    fn a_signature_is_upstreams() {
+        assert_eq!(
+            signature(
+                "Hello from the other side. I must have called a thousand times.",
+                "joshua",
+                "my voice is my passcode"
+            ),
+            "eyJhbGciOiJIUzI1NiIsImtpZCI6Impvc2h1YSJ9..VShe2taLd-YTrmWuRkcL_8QTNDHYxQIEBsAYYiIj1_8"
+        );
+    }
+
+    #[test]
+    fn signatures_follow_tokens_and_nothing_else_is_touched() {
+        let tokens = [("abcdef".to_string(), "s3".to_string())];
+        let plain = value!({"data": {"kubeconfig": "k", "other": "o", "jws-kubeconfig-goneby": "x"}});
+        let signed_once = signed(&plain, &tokens).expect("a signature is missing");
+        let names: Vec<&str> = signed_once["data"].entries().map(|(name, _)| name).collect();
+        assert_eq!(names, ["kubeconfig", "other", "jws-kubeconfig-abcdef"]);
+        assert_eq!(signed(&signed_once, &tokens), None);
+        assert_eq!(signed(&value!({"data": {"other": "o"}}), &tokens), None);
+    }
+}

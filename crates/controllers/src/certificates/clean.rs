@@ -1,0 +1,109 @@
+//! When is a certificate request of no use any more?
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use mizzen_object::{Value, time};
+use mizzen_sdk::Object;
+use mizzen_sdk::api::DeleteOptions;
+use mizzen_sdk::informer::Informer;
+use mizzen_sdk::resource::CERTIFICATE_SIGNING_REQUESTS;
+use tokio::time::{MissedTickBehavior, interval};
+use x509_parser::pem::Pem;
+
+use super::is_issued;
+use crate::{Context, Work};
+
+/// How often all requests are looked at.
+const PERIOD: Duration = Duration::from_secs(3600);
+/// How many seconds those are kept that were answered.
+const ANSWERED: i64 = 3600;
+/// How many seconds those are kept that wait for an answer or a signature.
+const PENDING: i64 = 24 * 3600;
+
+/// Sets up the loop.
+pub fn start(context: &Context) -> Work {
+    let context = context.named("certificate-controller");
+    let requests = context.follow(&CERTIFICATE_SIGNING_REQUESTS);
+    Work::default().and(run(context, requests))
+}
+
+async fn run(context: Context, requests: Informer<Object>) {
+    let mut looks = interval(PERIOD);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        looks.tick().await;
+        for request in requests.lister().list().unwrap_or_default() {
+            if is_over(&request, context.now().as_second()) {
+                let options = DeleteOptions { uid: Some(request.uid()), ..DeleteOptions::default() };
+                let outcome =
+                    context.api.delete(&CERTIFICATE_SIGNING_REQUESTS, &request.key(), &options).await;
+                outcome
+                    .err()
+                    .into_iter()
+                    .for_each(|error| tracing::debug!(%error, "cannot delete a request"));
+            }
+        }
+    }
+}
+
+/// Whether nobody needs a request any more.
+fn is_over(request: &Object, now: i64) -> bool {
+    let conditions = request["status"]["conditions"].list();
+    let is_old = |condition: &Value| {
+        let updated = time::to_unix(condition["lastUpdateTime"].str());
+        let age = updated.map_or(0, |updated| now - updated);
+        match condition["type"].str() {
+            "Approved" if is_issued(request) => age > ANSWERED || has_expired(request, now),
+            "Approved" => age > PENDING,
+            "Denied" | "Failed" => age > ANSWERED,
+            _ => false,
+        }
+    };
+    let was_ignored = conditions.is_empty() && now - request.created() > PENDING;
+    was_ignored || conditions.iter().any(is_old)
+}
+
+fn has_expired(request: &Value, now: i64) -> bool {
+    let pem = STANDARD.decode(request["status"]["certificate"].str()).unwrap_or_default();
+    let Some(Ok(block)) = Pem::iter_from_buffer(&pem).next() else { return false };
+    block.parse_x509().is_ok_and(|certificate| certificate.validity().not_after.timestamp() < now)
+}
+
+#[cfg(test)]
+mod tests {
+    use mizzen_object::value;
+
+    use super::*;
+
+    const NOW: i64 = 1_000_000;
+
+    #[track_caller]
+    fn check(condition: Option<&str>, certificate: &str, age: i64, wanted: bool) {
+        let then = time::from_unix(NOW - age);
+        let conditions: Vec<Value> = condition
+            .iter()
+            .map(|kind| value!({"type": (*kind), "lastUpdateTime": (then.as_str())}))
+            .collect();
+        let request = Object(value!({
+            "metadata": {"creationTimestamp": (then.as_str())},
+            "status": {"conditions": conditions, "certificate": certificate},
+        }));
+        assert_eq!(is_over(&request, NOW), wanted, "{condition:?} {age}");
+    }
+
+    #[test]
+    fn requests_are_kept_for_a_while() {
+        const HOUR: i64 = 3600;
+        check(None, "", 24 * HOUR, false);
+        check(None, "", 24 * HOUR + 1, true);
+        check(Some("Approved"), "", 24 * HOUR, false);
+        check(Some("Approved"), "", 24 * HOUR + 1, true);
+        check(Some("Approved"), "eA==", HOUR, false);
+        check(Some("Approved"), "eA==", HOUR + 1, true);
+        check(Some("Denied"), "", HOUR + 1, true);
+        check(Some("Failed"), "", HOUR + 1, true);
+        check(Some("Failed"), "", HOUR, false);
+    }
+}

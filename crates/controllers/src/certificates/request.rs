@@ -1,0 +1,225 @@
+//! What does a certificate request ask for, and may its signer sign that?
+
+use std::collections::BTreeSet;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use mizzen_object::Value;
+use x509_parser::certification_request::X509CertificationRequest;
+use x509_parser::extensions::{GeneralName, ParsedExtension};
+use x509_parser::pem::Pem;
+use x509_parser::prelude::FromDer as _;
+
+/// Signs clients of the API server.
+pub(super) const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
+/// Signs nodes as clients of the API server.
+pub(super) const NODE_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+/// Signs nodes as servers.
+pub(super) const NODE_SERVER: &str = "kubernetes.io/kubelet-serving";
+/// Signs anything, as it was done before signers had names.
+pub(super) const ANYTHING: &str = "kubernetes.io/legacy-unknown";
+/// The group of nodes.
+const NODES: &str = "system:nodes";
+
+/// What a request asks for.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Request {
+    /// The request itself, as DER.
+    pub der: Vec<u8>,
+    /// Whom the certificate shall name.
+    pub common_name: String,
+    groups: Vec<String>,
+    names: usize,
+    addresses: usize,
+    mails: usize,
+    uris: usize,
+    usages: BTreeSet<String>,
+}
+
+impl Request {
+    /// What the object of a request asks for.
+    pub fn of(object: &Value) -> Result<Request, String> {
+        let pem = STANDARD.decode(object["spec"]["request"].str()).map_err(|error| error.to_string())?;
+        let block = Pem::iter_from_buffer(&pem).next().and_then(Result::ok);
+        let block = block.filter(|block| block.label == "CERTIFICATE REQUEST");
+        let der = block.ok_or("PEM block type must be CERTIFICATE REQUEST")?.contents;
+        let mut request = read(&der)?;
+        request.usages = object["spec"]["usages"].list().iter().map(|usage| usage.str().into()).collect();
+        request.der = der;
+        Ok(request)
+    }
+
+    /// Why its signer must not sign it; an unknown signer is not ours, and is not asked.
+    pub fn objection(&self, signer: &str) -> Option<String> {
+        match signer {
+            CLIENT => self.client_objection(),
+            NODE_CLIENT => self.node_client_objection(),
+            NODE_SERVER => self.node_server_objection(),
+            _ => None,
+        }
+    }
+
+    fn client_objection(&self) -> Option<String> {
+        let optional = ["client auth", "digital signature", "key encipherment"];
+        if let Some(usage) = self.usages.iter().find(|usage| !optional.contains(&usage.as_str())) {
+            return Some(format!("invalid usage for client certificate: {usage}"));
+        }
+        let has = self.usages.contains("client auth");
+        (!has).then(|| "missing required usage for client certificate: client auth".into())
+    }
+
+    fn node_client_objection(&self) -> Option<String> {
+        self.first_objection(&[
+            (self.groups != [NODES], "subject organization is not system:nodes"),
+            (self.names > 0, "DNS subjectAltNames are not allowed"),
+            (self.mails > 0, "Email subjectAltNames are not allowed"),
+            (self.addresses > 0, "IP subjectAltNames are not allowed"),
+            (self.uris > 0, "URI subjectAltNames are not allowed"),
+            (!self.names_node(), "subject common name does not begin with system:node:"),
+            (
+                !self.is_for("client auth"),
+                "usages did not match [client auth digital signature key encipherment]",
+            ),
+        ])
+    }
+
+    fn node_server_objection(&self) -> Option<String> {
+        self.first_objection(&[
+            (self.groups != [NODES], "subject organization is not system:nodes"),
+            (self.names == 0 && self.addresses == 0, "DNS or IP subjectAltName is required"),
+            (self.mails > 0, "Email subjectAltNames are not allowed"),
+            (self.uris > 0, "URI subjectAltNames are not allowed"),
+            (
+                !self.is_for("server auth"),
+                "usages did not match [digital signature key encipherment server auth]",
+            ),
+            (!self.names_node(), "subject common name does not begin with system:node:"),
+        ])
+    }
+
+    fn first_objection(&self, all: &[(bool, &str)]) -> Option<String> {
+        all.iter().find(|(applies, _)| *applies).map(|(_, why)| why.to_string())
+    }
+
+    fn names_node(&self) -> bool {
+        self.common_name.starts_with("system:node:")
+    }
+
+    /// Whether it is for a purpose and for nothing else; only some keys can encipher.
+    fn is_for(&self, purpose: &str) -> bool {
+        let mut needed = BTreeSet::from([purpose, "digital signature"]);
+        let usages: BTreeSet<&str> = self.usages.iter().map(String::as_str).collect();
+        usages == needed || (needed.insert("key encipherment") && usages == needed)
+    }
+}
+
+fn read(der: &[u8]) -> Result<Request, String> {
+    let (_, request) = X509CertificationRequest::from_der(der).map_err(|error| error.to_string())?;
+    let subject = &request.certification_request_info.subject;
+    let text = |attribute: &x509_parser::x509::AttributeTypeAndValue| {
+        attribute.as_str().unwrap_or_default().to_string()
+    };
+    let mut read = Request {
+        common_name: subject.iter_common_name().last().map(text).unwrap_or_default(),
+        groups: subject.iter_organization().map(text).collect(),
+        ..Request::default()
+    };
+    for extension in request.requested_extensions().into_iter().flatten() {
+        let ParsedExtension::SubjectAlternativeName(names) = extension else { continue };
+        for name in &names.general_names {
+            match name {
+                GeneralName::DNSName(_) => read.names += 1,
+                GeneralName::IPAddress(_) => read.addresses += 1,
+                GeneralName::RFC822Name(_) => read.mails += 1,
+                GeneralName::URI(_) => read.uris += 1,
+                _ => (),
+            }
+        }
+    }
+    Ok(read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(common_name: &str, groups: &[&str], usages: &[&str]) -> Request {
+        Request {
+            common_name: common_name.into(),
+            groups: groups.iter().map(|group| group.to_string()).collect(),
+            usages: usages.iter().map(|usage| usage.to_string()).collect(),
+            ..Request::default()
+        }
+    }
+
+    #[track_caller]
+    fn check(request: Request, signer: &str, wanted: Option<&str>) {
+        assert_eq!(request.objection(signer).as_deref(), wanted);
+    }
+
+    const CLIENT_USAGES: [&str; 2] = ["digital signature", "client auth"];
+
+    #[test]
+    fn a_node_as_a_client_is_nothing_but_a_node() {
+        let node = || request("system:node:n", &[NODES], &CLIENT_USAGES);
+        check(node(), NODE_CLIENT, None);
+        check(
+            request("system:node:n", &[NODES], &["key encipherment", "digital signature", "client auth"]),
+            NODE_CLIENT,
+            None,
+        );
+        check(
+            request("system:node:n", &["devs"], &CLIENT_USAGES),
+            NODE_CLIENT,
+            Some("subject organization is not system:nodes"),
+        );
+        check(
+            request("system:node:n", &[NODES, "devs"], &CLIENT_USAGES),
+            NODE_CLIENT,
+            Some("subject organization is not system:nodes"),
+        );
+        check(
+            request("jane", &[NODES], &CLIENT_USAGES),
+            NODE_CLIENT,
+            Some("subject common name does not begin with system:node:"),
+        );
+        let why = "usages did not match [client auth digital signature key encipherment]";
+        check(request("system:node:n", &[NODES], &["client auth"]), NODE_CLIENT, Some(why));
+        check(Request { names: 1, ..node() }, NODE_CLIENT, Some("DNS subjectAltNames are not allowed"));
+        check(Request { addresses: 1, ..node() }, NODE_CLIENT, Some("IP subjectAltNames are not allowed"));
+    }
+
+    #[test]
+    fn a_node_as_a_server_says_where_it_is() {
+        let node = || request("system:node:n", &[NODES], &["digital signature", "server auth"]);
+        check(node(), NODE_SERVER, Some("DNS or IP subjectAltName is required"));
+        check(Request { addresses: 1, ..node() }, NODE_SERVER, None);
+        check(
+            Request { addresses: 1, mails: 1, ..node() },
+            NODE_SERVER,
+            Some("Email subjectAltNames are not allowed"),
+        );
+    }
+
+    #[test]
+    fn a_client_is_only_a_client() {
+        check(request("jane", &["devs"], &CLIENT_USAGES), CLIENT, None);
+        check(
+            request("jane", &[], &["server auth"]),
+            CLIENT,
+            Some("invalid usage for client certificate: server auth"),
+        );
+        let why = "missing required usage for client certificate: client auth";
+        check(request("jane", &[], &["digital signature"]), CLIENT, Some(why));
+        check(request("jane", &[], &["server auth"]), ANYTHING, None);
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused() {
+        let object = |text: &[u8]| mizzen_object::value!({"spec": {"request": (STANDARD.encode(text))}});
+        let wrong = "PEM block type must be CERTIFICATE REQUEST";
+        assert_eq!(Request::of(&object(b"nonsense")).unwrap_err(), wrong);
+        let other = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        assert_eq!(Request::of(&object(other)).unwrap_err(), wrong);
+    }
+}

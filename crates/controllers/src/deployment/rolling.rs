@@ -1,0 +1,122 @@
+//! What is the next step of a rollout? Grow the new set as far as the surge allows, then shrink old ones as far as
+//! availability allows.
+
+use super::sets::{Set, Sets, available, max_surge, max_unavailable, replicas};
+use mizzen_sdk::Object;
+
+/// A set that gets another size.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Resize {
+    /// The set.
+    pub set: Set,
+    /// Its new size.
+    pub to: i64,
+}
+
+/// The size that the new set should have now, given what all sets have. For a set that is still to be made, `n_new` is 0.
+pub fn new_size(deployment: &Object, n_all: i64, n_new: i64) -> i64 {
+    let n_wanted = replicas(deployment);
+    if !super::sets::is_rolling(deployment) || n_new > n_wanted {
+        return n_wanted;
+    }
+    let room = n_wanted + max_surge(deployment) - n_all;
+    n_new + room.min(n_wanted - n_new).max(0)
+}
+
+/// Which old sets shrink: pods that serve nobody go first, and then those whom the rest can spare.
+pub fn shrink_old(deployment: &Object, sets: &Sets) -> Vec<Resize> {
+    let Some(new) = &sets.new else { return Vec::new() };
+    let old = sets.active_old();
+    let min_available = replicas(deployment) - max_unavailable(deployment);
+    let new_unavailable = replicas(new) - available(new);
+    let n_spare = sets.n_replicas() - min_available - new_unavailable;
+    if old.is_empty() || n_spare <= 0 {
+        return Vec::new();
+    }
+    let mut sizes: Vec<i64> = old.iter().map(|set| replicas(set)).collect();
+    let mut steps = drop_unavailable(&old, &mut sizes, n_spare);
+    let n_available: i64 = old.iter().chain([new]).map(|set| available(set)).sum();
+    steps.extend(drop_available(&old, &mut sizes, n_available - min_available));
+    steps
+}
+
+fn drop_unavailable(old: &[Set], sizes: &mut [i64], n_spare: i64) -> Vec<Resize> {
+    drop_up_to(old, sizes, n_spare, |set, size| size - available(set))
+}
+
+fn drop_available(old: &[Set], sizes: &mut [i64], n_spare: i64) -> Vec<Resize> {
+    drop_up_to(old, sizes, n_spare, |_, size| size)
+}
+
+/// Takes `n` pods away, from the oldest set on, of each as many as `most` says.
+fn drop_up_to(old: &[Set], sizes: &mut [i64], mut n: i64, most: impl Fn(&Set, i64) -> i64) -> Vec<Resize> {
+    let mut steps = Vec::new();
+    for (set, size) in old.iter().zip(sizes) {
+        let n_less = most(set, *size).min(n);
+        if n_less > 0 {
+            n -= n_less;
+            *size -= n_less;
+            steps.push(Resize { set: set.clone(), to: *size });
+        }
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sets::tests::{deployment, set};
+    use super::*;
+
+    #[track_caller]
+    fn check_new(n_wanted: i64, surge: &str, n_all: i64, n_new: i64, expect: i64) {
+        assert_eq!(new_size(&deployment(n_wanted, surge, "1"), n_all, n_new), expect);
+    }
+
+    #[test]
+    fn the_new_set_grows_as_far_as_the_surge_allows() {
+        check_new(10, "3", 10, 0, 3);
+        check_new(10, "3", 13, 3, 3);
+        check_new(10, "3", 11, 5, 7);
+        check_new(10, "3", 0, 0, 10);
+        check_new(10, "3", 6, 6, 10);
+        check_new(10, "0", 10, 0, 0);
+        check_new(10, "3", 20, 4, 4);
+    }
+
+    #[test]
+    fn a_new_set_that_is_too_large_shrinks() {
+        check_new(10, "3", 12, 12, 10);
+    }
+
+    #[track_caller]
+    fn check(unavailable: &str, old: &[Set], new: Set, expect: &[(&str, i64)]) {
+        let sets = Sets { new: Some(new), old: old.to_vec() };
+        let steps = shrink_old(&deployment(10, "1", unavailable), &sets);
+        let steps: Vec<(&str, i64)> = steps.iter().map(|step| (step.set.name(), step.to)).collect();
+        assert_eq!(steps, expect);
+    }
+
+    #[test]
+    fn old_sets_shrink_as_new_pods_become_available() {
+        check("2", &[set("old", 1, 8, 8)], set("new", 2, 5, 0), &[]);
+        check("2", &[set("old", 1, 8, 8)], set("new", 2, 5, 5), &[("old", 3)]);
+        check("0", &[set("old", 1, 10, 10)], set("new", 2, 3, 3), &[("old", 7)]);
+        check("0", &[set("old", 1, 10, 10)], set("new", 2, 0, 0), &[]);
+    }
+
+    #[test]
+    fn pods_that_serve_nobody_go_first_and_are_told_apart() {
+        check("2", &[set("old", 1, 10, 8)], set("new", 2, 0, 0), &[("old", 8)]);
+        check("4", &[set("old", 1, 10, 9)], set("new", 2, 0, 0), &[("old", 9), ("old", 6)]);
+    }
+
+    #[test]
+    fn the_oldest_set_shrinks_first() {
+        check("0", &[set("a", 1, 4, 4), set("b", 2, 4, 4)], set("new", 3, 8, 8), &[("a", 0), ("b", 2)]);
+    }
+
+    #[test]
+    fn new_pods_that_do_not_come_up_protect_old_ones() {
+        check("2", &[set("old", 1, 8, 7)], set("new", 2, 5, 0), &[]);
+    }
+}

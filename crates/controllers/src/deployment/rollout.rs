@@ -1,0 +1,258 @@
+//! One look at a deployment: what it is up to, and the next step.
+
+use std::sync::Arc;
+
+use mizzen_object::Value;
+use mizzen_sdk::Object;
+use mizzen_sdk::api::DeleteOptions;
+use mizzen_sdk::event::Note;
+use mizzen_sdk::resource::REPLICA_SETS;
+use mizzen_sdk::write::is_not_found;
+
+use super::Deployments;
+use super::proportion::{self, Scale};
+use super::rolling::{self, Resize};
+use super::sets::{Set, Sets, is_rolling, replicas};
+use super::{condition, revision, rollback, status};
+use crate::common::{owned, pod};
+use crate::{After, Error};
+
+/// A deployment with its sets, kept up to date with what is written.
+pub struct Rollout<'a> {
+    /// The loop.
+    pub all: &'a Deployments,
+    /// The deployment.
+    pub deployment: Object,
+    /// Its sets.
+    pub sets: Sets,
+}
+
+impl Rollout<'_> {
+    /// The next step.
+    pub async fn step(&mut self) -> Result<After, Error> {
+        if self.deployment.is_going() {
+            self.follow_new_set().await?;
+            return self.report_counts().await;
+        }
+        self.note_pause().await?;
+        let is_paused = self.deployment["spec"]["paused"].bool();
+        let target = rollback::target(&self.deployment);
+        if let Some(revision) = target.filter(|_| !is_paused) {
+            return self.roll_back(revision).await;
+        }
+        self.follow_new_set().await?;
+        if is_paused || proportion::is_scaled(&self.deployment, &self.sets) {
+            self.scale().await?;
+            if is_paused && target.is_none() {
+                self.clean_up().await?;
+            }
+            return self.report_counts().await;
+        }
+        match is_rolling(&self.deployment) {
+            true => self.roll().await?,
+            false => self.recreate().await?,
+        }
+        self.report_progress().await
+    }
+
+    async fn note_pause(&mut self) -> Result<(), Error> {
+        if let Some(condition) = status::pause(&self.deployment, self.all.context.now()) {
+            condition::set(self.deployment.entry("status"), condition);
+            self.deployment = self.all.write(&self.deployment).await?;
+        }
+        Ok(())
+    }
+
+    /// Sets share a new size.
+    async fn scale(&mut self) -> Result<(), Error> {
+        let (steps, with_notes) = match proportion::scale(&self.deployment, &self.sets) {
+            Scale::Sizes(steps) => (steps, false),
+            Scale::Shares(steps) => (steps, true),
+        };
+        for step in steps {
+            self.resize(step, with_notes).await?;
+        }
+        Ok(())
+    }
+
+    async fn roll(&mut self) -> Result<(), Error> {
+        let new = self.new_set().await?;
+        let to = rolling::new_size(&self.deployment, self.sets.n_replicas(), replicas(&new));
+        if self.resize(Resize { set: new, to }, false).await? {
+            return Ok(());
+        }
+        let steps = rolling::shrink_old(&self.deployment, &self.sets);
+        if steps.is_empty() {
+            return self.clean_up_when_complete().await;
+        }
+        for step in steps {
+            self.resize(step, false).await?;
+        }
+        Ok(())
+    }
+
+    /// All old pods go before the first new one comes.
+    async fn recreate(&mut self) -> Result<(), Error> {
+        let old = self.sets.active_old();
+        if !old.is_empty() {
+            for set in old {
+                self.resize(Resize { set, to: 0 }, false).await?;
+            }
+            return Ok(());
+        }
+        if self.has_old_pods()? {
+            return Ok(());
+        }
+        let (new, to) = (self.new_set().await?, replicas(&self.deployment));
+        self.resize(Resize { set: new, to }, false).await?;
+        self.clean_up_when_complete().await
+    }
+
+    fn has_old_pods(&self) -> Result<bool, Error> {
+        let old = &self.sets.old;
+        if old.iter().any(|set| set["status"]["replicas"].int() > 0) {
+            return Ok(true);
+        }
+        let pods = old.iter().flat_map(|set| owned::of(&self.all.pods, set.uid())).collect();
+        Ok(owned::read(pods)?.iter().any(|pod| !pod::is_terminal(pod)))
+    }
+
+    /// Gives a set another size, and tells it the deployment's; whether its size changed. Without `with_notes` a set that
+    /// has the size already is left alone.
+    pub async fn resize(&mut self, step: Resize, with_notes: bool) -> Result<bool, Error> {
+        let current = self.sets.all().find(|set| set.uid() == step.set.uid()).cloned().unwrap_or(step.set);
+        let from = replicas(&current);
+        if from == step.to && !with_notes {
+            return Ok(false);
+        }
+        let mut changed = Object::clone(&current);
+        changed.entry("spec").set("replicas", step.to);
+        revision::tell_size(&mut changed, &self.deployment);
+        self.update_set(&current, &changed).await?;
+        if from != step.to {
+            self.tell_scaled(current.name(), from, step.to);
+        }
+        Ok(from != step.to)
+    }
+
+    /// Writes a set unless nothing changed; whether something did.
+    pub async fn update_set(&mut self, current: &Set, changed: &Object) -> Result<bool, Error> {
+        if **current == *changed {
+            return Ok(false);
+        }
+        let written = Arc::new(self.all.context.api.update(&REPLICA_SETS, changed).await?);
+        self.sets.put(&written);
+        Ok(true)
+    }
+
+    /// Tells people that a set has another size.
+    pub fn tell_scaled(&self, set: &str, from: i64, to: i64) {
+        let way = if from < to { "up" } else { "down" };
+        let message = format!("Scaled {way} replica set {set} from {from} to {to}");
+        self.all.tell(&self.deployment, Note::normal("ScalingReplicaSet", "", message));
+    }
+
+    async fn clean_up_when_complete(&self) -> Result<(), Error> {
+        match status::is_complete(&self.deployment, &self.deployment["status"]) {
+            true => self.clean_up().await,
+            false => Ok(()),
+        }
+    }
+
+    /// Deletes old sets beyond those that are to be kept.
+    async fn clean_up(&self) -> Result<(), Error> {
+        for set in surplus(&self.deployment, &self.sets.old) {
+            let deleted =
+                self.all.context.api.delete(&REPLICA_SETS, &set.key(), &DeleteOptions::default()).await;
+            match deleted {
+                Err(error) if !is_not_found(&error) => return Err(error.into()),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn report_counts(&self) -> Result<After, Error> {
+        let status = status::counted(&self.deployment, &self.sets, self.all.context.now());
+        self.report(status).await.map(|_| After::Done)
+    }
+
+    async fn report_progress(&self) -> Result<After, Error> {
+        let now = self.all.context.now();
+        let status = status::of_rollout(&self.deployment, &self.sets, now);
+        let until = status::until_deadline(&self.deployment, &status, now);
+        match self.report(status).await? {
+            true => Ok(After::Done),
+            false => Ok(until.map_or(After::Done, After::Again)),
+        }
+    }
+
+    /// Writes the status; whether it changed.
+    async fn report(&self, status: Value) -> Result<bool, Error> {
+        if self.deployment["status"] == status {
+            return Ok(false);
+        }
+        let mut changed = self.deployment.clone();
+        changed.set("status", status);
+        self.all.write(&changed).await.map(|_| true)
+    }
+}
+
+/// The old sets that nobody needs: empty ones, of the lowest revisions.
+fn surplus<'a>(deployment: &Object, old: &'a [Set]) -> Vec<&'a Set> {
+    let Some(limit) = deployment["spec"]["revisionHistoryLimit"].as_int() else { return Vec::new() };
+    if limit == i64::from(i32::MAX) {
+        return Vec::new();
+    }
+    let mut kept: Vec<&Set> = old.iter().filter(|set| !set.is_going()).collect();
+    let n_surplus = kept.len().saturating_sub(usize::try_from(limit).unwrap_or_default());
+    // They are in the order of their age, which counts where revisions are equal.
+    kept.sort_by_key(|set| revision::of(set).unwrap_or_default());
+    kept.truncate(n_surplus);
+    kept.retain(|set| is_empty(set));
+    kept
+}
+
+/// Whether a set has no pods, and its own loop has seen that it shall have none.
+fn is_empty(set: &Object) -> bool {
+    let seen = set["status"]["observedGeneration"].int() >= set["metadata"]["generation"].int();
+    set["status"]["replicas"].int() == 0 && replicas(set) == 0 && seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sets::tests::{deployment, set};
+    use super::*;
+
+    fn with_revision(name: &str, replicas: i64, revision: &str) -> Set {
+        let mut set = Object::clone(&set(name, 1, replicas, 0));
+        revision::annotations(&mut set).set(revision::REVISION, revision);
+        Arc::new(set)
+    }
+
+    #[track_caller]
+    fn check(limit: i64, old: &[Set], expect: &[&str]) {
+        let mut deployment = deployment(1, "1", "1");
+        deployment.entry("spec").set("revisionHistoryLimit", limit);
+        let names: Vec<&str> = surplus(&deployment, old).into_iter().map(|set| set.name()).collect();
+        assert_eq!(names, expect);
+    }
+
+    #[test]
+    fn old_sets_beyond_the_limit_go_lowest_revisions_first() {
+        let old = [with_revision("a", 0, "3"), with_revision("b", 0, "1"), with_revision("c", 0, "2")];
+        check(1, &old, &["b", "c"]);
+        check(0, &old, &["b", "c", "a"]);
+        check(3, &old, &[]);
+        check(i64::from(i32::MAX), &old, &[]);
+    }
+
+    #[test]
+    fn a_set_with_pods_stays_and_counts() {
+        check(
+            1,
+            &[with_revision("a", 0, "3"), with_revision("b", 2, "1"), with_revision("c", 0, "2")],
+            &["c"],
+        );
+    }
+}

@@ -1,0 +1,184 @@
+//! Which addresses are whose? A range is cut into equal blocks, and each node has one.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+/// How long the prefix of a node's block is.
+const V4_BLOCK: u32 = 24;
+const V6_BLOCK: u32 = 64;
+/// How much longer than that of its range it may be.
+const MOST_BITS: u32 = 16;
+
+/// Addresses that begin alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Net {
+    first: IpAddr,
+    prefix: u32,
+}
+
+/// Why there are no blocks.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RangeError {
+    /// It is no range at all.
+    #[error("{0:?} is not a range of addresses, such as 10.244.0.0/16")]
+    Nonsense(String),
+    /// It is smaller than one block, or has too many of them.
+    #[error("{0} cannot be cut into blocks for nodes")]
+    Size(String),
+}
+
+impl Net {
+    fn bits(self) -> u32 {
+        if self.first.is_ipv4() { 32 } else { 128 }
+    }
+
+    fn number(self) -> u128 {
+        match self.first {
+            IpAddr::V4(address) => u32::from(address).into(),
+            IpAddr::V6(address) => u128::from(address),
+        }
+    }
+
+    /// How many addresses there are.
+    fn size(self) -> u128 {
+        1u128.checked_shl(self.bits() - self.prefix).unwrap_or(u128::MAX)
+    }
+
+    fn at(self, number: u128, prefix: u32) -> Net {
+        let first = match self.first {
+            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::from(number as u32)),
+            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::from(number)),
+        };
+        Net { first, prefix }
+    }
+}
+
+impl FromStr for Net {
+    type Err = RangeError;
+
+    fn from_str(text: &str) -> Result<Net, RangeError> {
+        let nonsense = || RangeError::Nonsense(text.into());
+        let (address, prefix) = text.split_once('/').ok_or_else(nonsense)?;
+        let first: IpAddr = address.parse().map_err(|_| nonsense())?;
+        let prefix: u32 = prefix.parse().map_err(|_| nonsense())?;
+        let net = Net { first, prefix };
+        if prefix > net.bits() {
+            return Err(nonsense());
+        }
+        Ok(net.at(net.number() - net.number() % net.size(), prefix))
+    }
+}
+
+impl fmt::Display for Net {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{}/{}", self.first, self.prefix)
+    }
+}
+
+/// A range and who has its blocks.
+#[derive(Debug)]
+pub(super) struct Range {
+    whole: Net,
+    block: u32,
+    holders: HashMap<u128, String>,
+    next: u128,
+}
+
+impl Range {
+    /// A range all of whose blocks are free.
+    pub fn new(text: &str) -> Result<Range, RangeError> {
+        let whole: Net = text.parse()?;
+        let block = if whole.first.is_ipv4() { V4_BLOCK } else { V6_BLOCK };
+        if whole.prefix > block || block - whole.prefix > MOST_BITS {
+            return Err(RangeError::Size(text.into()));
+        }
+        Ok(Range { whole, block, holders: HashMap::new(), next: 0 })
+    }
+
+    /// Gives a node the next free block; none if all are taken.
+    pub fn take(&mut self, node: &str) -> Option<Net> {
+        let n_blocks = 1u128 << (self.block - self.whole.prefix);
+        let mut candidates = (0..n_blocks).map(|step| (self.next + step) % n_blocks);
+        let free = candidates.find(|index| !self.holders.contains_key(index))?;
+        self.next = (free + 1) % n_blocks;
+        self.holders.insert(free, node.into());
+        let size = self.whole.at(0, self.block).size();
+        Some(self.whole.at(self.whole.number() + free * size, self.block))
+    }
+
+    /// Learns that a node has this block; what is not of this range does not matter.
+    pub fn hold(&mut self, node: &str, block: &str) {
+        let Ok(block) = block.parse::<Net>() else { return };
+        let offset = block.number().checked_sub(self.whole.number());
+        let Some(offset) =
+            offset.filter(|offset| *offset < self.whole.size() && block.bits() == self.whole.bits())
+        else {
+            return;
+        };
+        let size = self.whole.at(0, self.block).size();
+        let last = (offset + block.size().min(self.whole.size() - offset) - 1) / size;
+        for index in offset / size..=last {
+            self.holders.insert(index, node.into());
+        }
+    }
+
+    /// Takes back what a node has.
+    pub fn release(&mut self, node: &str) {
+        self.holders.retain(|_, holder| holder != node);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(range: &mut Range, node: &str) -> Option<String> {
+        range.take(node).map(|net| net.to_string())
+    }
+
+    #[test]
+    fn nodes_get_one_block_after_the_other() {
+        let mut range = Range::new("10.244.0.0/16").unwrap();
+        assert_eq!(take(&mut range, "a").as_deref(), Some("10.244.0.0/24"));
+        assert_eq!(take(&mut range, "b").as_deref(), Some("10.244.1.0/24"));
+        range.release("a");
+        assert_eq!(take(&mut range, "c").as_deref(), Some("10.244.2.0/24"));
+    }
+
+    #[test]
+    fn a_released_block_is_given_again_when_the_others_are_gone() {
+        let mut range = Range::new("10.0.0.0/23").unwrap();
+        assert!(take(&mut range, "a").is_some() && take(&mut range, "b").is_some());
+        assert_eq!(take(&mut range, "c"), None);
+        range.release("a");
+        assert_eq!(take(&mut range, "c").as_deref(), Some("10.0.0.0/24"));
+    }
+
+    #[test]
+    fn a_block_that_a_node_has_is_not_given_to_another() {
+        let mut range = Range::new("10.0.0.0/22").unwrap();
+        range.hold("a", "10.0.0.0/23");
+        range.hold("b", "192.168.0.0/24");
+        range.hold("b", "nonsense");
+        assert_eq!(take(&mut range, "c").as_deref(), Some("10.0.2.0/24"));
+    }
+
+    #[test]
+    fn addresses_of_the_other_family_have_larger_blocks() {
+        let mut range = Range::new("fd00:10:244::/48").unwrap();
+        assert_eq!(take(&mut range, "a").as_deref(), Some("fd00:10:244::/64"));
+        assert_eq!(take(&mut range, "b").as_deref(), Some("fd00:10:244:1::/64"));
+    }
+
+    #[test]
+    fn what_cannot_be_cut_is_refused() {
+        for text in ["", "10.0.0.0", "10.0.0.0/33", "x/8"] {
+            assert!(matches!(Range::new(text), Err(RangeError::Nonsense(_))), "{text}");
+        }
+        for text in ["10.0.0.0/25", "10.0.0.0/7", "fd00::/40"] {
+            assert!(matches!(Range::new(text), Err(RangeError::Size(_))), "{text}");
+        }
+    }
+}

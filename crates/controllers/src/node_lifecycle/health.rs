@@ -1,0 +1,190 @@
+//! Does a node still say that it lives? Its status and its lease are heartbeats.
+//!
+//! Moments are ours, taken when a heartbeat is seen: clocks of nodes may be wrong.
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use mizzen_object::{Value, time, value};
+
+/// How long a node may be silent before it counts as lost.
+pub(super) const GRACE: Duration = Duration::from_secs(50);
+/// How long a new node may take to report for the first time.
+pub(super) const STARTUP_GRACE: Duration = Duration::from_secs(60);
+/// The conditions that only the node can know. NetworkUnavailable is others' business.
+const REPORTED: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
+
+/// What is remembered of a node between two looks.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Health {
+    /// When the last heartbeat was seen.
+    pub seen: Timestamp,
+    /// The heartbeat of Ready in the status seen last; none if there was no such condition.
+    heartbeat: Option<Value>,
+    /// The lease's renewal seen last.
+    renewed: String,
+}
+
+/// What a look at a node finds.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Look {
+    /// What to remember.
+    pub health: Health,
+    /// What Ready is after the look: `True`, `False` or `Unknown`; none if it was never reported.
+    pub ready: Option<String>,
+    /// Whether it was ready before and is not any more, because it fell silent.
+    pub lost: bool,
+    /// The conditions to be written, if they must change.
+    pub conditions: Option<Vec<Value>>,
+}
+
+/// Looks at a node and the last renewal of its lease (`""` if it has none).
+pub(super) fn look(known: Option<&Health>, node: &Value, renewed: &str, now: Timestamp) -> Look {
+    let health = remember(known, node, renewed, now);
+    let before = find(node, "Ready");
+    let grace = if before.is_some() { GRACE } else { STARTUP_GRACE };
+    let is_silent = now > health.seen + grace;
+    let conditions = is_silent.then(|| silent(node, &now_text(now)));
+    let after = match &conditions {
+        Some(conditions) => conditions.iter().find(|condition| condition["type"].str() == "Ready"),
+        None => before,
+    };
+    let ready = after.map(|condition| condition["status"].str().to_string());
+    let was_ready = before.is_some_and(|condition| condition["status"].str() == "True");
+    let lost = was_ready && ready.as_deref() != Some("True");
+    // Kubernetes: what else is missing is written only together with a change of Ready (node_lifecycle_controller.go).
+    let conditions = if after == before { None } else { conditions };
+    Look { health, ready, lost, conditions }
+}
+
+/// A moment as statuses have it.
+pub(super) fn now_text(now: Timestamp) -> String {
+    time::from_unix(now.as_second())
+}
+
+fn remember(known: Option<&Health>, node: &Value, renewed: &str, now: Timestamp) -> Health {
+    let heartbeat = find(node, "Ready").map(|condition| condition["lastHeartbeatTime"].clone());
+    let is_renewed = |known: &Health| known.renewed.as_str() < renewed;
+    let seen = match known {
+        Some(known) if known.heartbeat == heartbeat && !is_renewed(known) => known.seen,
+        None if heartbeat.is_none() && renewed.is_empty() => created(node).unwrap_or(now),
+        _ => now,
+    };
+    Health { seen, heartbeat, renewed: renewed.to_string() }
+}
+
+fn created(node: &Value) -> Option<Timestamp> {
+    let seconds = time::to_unix(node["metadata"]["creationTimestamp"].str())?;
+    Timestamp::from_second(seconds).ok()
+}
+
+fn find<'a>(node: &'a Value, kind: &str) -> Option<&'a Value> {
+    node["status"]["conditions"].list().iter().find(|condition| condition["type"].str() == kind)
+}
+
+/// The conditions of a node that fell silent.
+fn silent(node: &Value, now: &str) -> Vec<Value> {
+    let mut conditions = node["status"]["conditions"].list().to_vec();
+    for kind in REPORTED {
+        match conditions.iter_mut().find(|condition| condition["type"].str() == kind) {
+            Some(condition) if condition["status"].str() == "Unknown" => (),
+            Some(condition) => stopped(condition, now),
+            None => conditions.push(never_reported(kind, node, now)),
+        }
+    }
+    conditions
+}
+
+fn stopped(condition: &mut Value, now: &str) {
+    condition.set("status", "Unknown");
+    condition.set("reason", "NodeStatusUnknown");
+    condition.set("message", "Kubelet stopped posting node status.");
+    condition.set("lastTransitionTime", now);
+}
+
+fn never_reported(kind: &str, node: &Value, now: &str) -> Value {
+    value!({
+        "type": kind,
+        "status": "Unknown",
+        "lastHeartbeatTime": (node["metadata"]["creationTimestamp"].clone()),
+        "lastTransitionTime": now,
+        "reason": "NodeStatusNeverUpdated",
+        "message": "Kubelet never posted node status.",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn node(status: &str, heartbeat: &str) -> Value {
+        value!({"status": {"conditions": [{"type": "Ready", "status": status, "lastHeartbeatTime": heartbeat}]}})
+    }
+
+    fn young() -> Value {
+        value!({"metadata": {"creationTimestamp": "1970-01-01T00:01:40Z"}})
+    }
+
+    /// Looks at the same node at each second with each renewal; what Ready is after the last look.
+    #[track_caller]
+    fn check(node: Value, looks: &[(i64, &str)], wanted: Option<&str>) -> Look {
+        let mut look = None::<Look>;
+        for (second, renewed) in looks {
+            look = Some(super::look(look.as_ref().map(|look| &look.health), &node, renewed, at(*second)));
+        }
+        let look = look.unwrap();
+        assert_eq!(look.ready.as_deref(), wanted);
+        look
+    }
+
+    #[test]
+    fn a_silent_node_is_lost_after_its_grace() {
+        assert!(!check(node("True", "t"), &[(100, ""), (150, "")], Some("True")).lost);
+        let look = check(node("True", "t"), &[(100, ""), (151, "")], Some("Unknown"));
+        assert!(look.lost);
+        let reasons: Vec<_> =
+            look.conditions.iter().flatten().map(|condition| condition["reason"].str()).collect();
+        let never = "NodeStatusNeverUpdated";
+        assert_eq!(reasons, ["NodeStatusUnknown", never, never, never]);
+    }
+
+    #[test]
+    fn a_renewed_lease_is_a_heartbeat() {
+        check(node("True", "t"), &[(100, "a"), (149, "b"), (199, "b")], Some("True"));
+        check(node("True", "t"), &[(100, "a"), (149, "b"), (200, "b")], Some("Unknown"));
+        check(node("True", "t"), &[(100, "b"), (149, "a"), (151, "a")], Some("Unknown"));
+    }
+
+    #[test]
+    fn a_status_is_a_heartbeat_when_its_time_changes() {
+        let first = look(None, &node("True", "t"), "", at(100));
+        let second = look(Some(&first.health), &node("True", "u"), "", at(149));
+        assert_eq!(second.health.seen, at(149));
+        let third = look(Some(&second.health), &node("True", "u"), "", at(150));
+        assert_eq!(third.health.seen, at(149));
+    }
+
+    #[test]
+    fn a_new_node_has_longer_to_report_counted_from_its_creation() {
+        check(young(), &[(130, ""), (160, "")], None);
+        let look = check(young(), &[(130, ""), (161, "")], Some("Unknown"));
+        assert!(!look.lost, "it never was ready");
+        assert_eq!(look.conditions.unwrap()[0]["reason"].str(), "NodeStatusNeverUpdated");
+    }
+
+    #[test]
+    fn a_lost_node_is_written_once() {
+        let look = check(node("Unknown", "t"), &[(100, ""), (200, "")], Some("Unknown"));
+        assert_eq!((look.lost, look.conditions), (false, None));
+    }
+
+    #[test]
+    fn a_node_that_says_it_is_not_ready_is_not_lost() {
+        assert!(!check(node("False", "t"), &[(100, ""), (110, "")], Some("False")).lost);
+        assert!(!check(node("False", "t"), &[(100, ""), (151, "")], Some("Unknown")).lost);
+    }
+}

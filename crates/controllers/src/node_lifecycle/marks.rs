@@ -1,0 +1,108 @@
+//! Which marks follow from what a node says of itself? Taints that keep new pods away, and labels of old names.
+
+use mizzen_object::{Map, Value};
+
+use crate::taint;
+
+/// A condition, the status in which it taints, and the taint's key.
+const TAINTING: [(&str, &str, &str); 6] = [
+    ("Ready", "False", taint::NOT_READY),
+    ("Ready", "Unknown", taint::UNREACHABLE),
+    ("MemoryPressure", "True", "node.kubernetes.io/memory-pressure"),
+    ("DiskPressure", "True", "node.kubernetes.io/disk-pressure"),
+    ("NetworkUnavailable", "True", "node.kubernetes.io/network-unavailable"),
+    ("PIDPressure", "True", "node.kubernetes.io/pid-pressure"),
+];
+
+/// A label and the name that it had before it was stable.
+const MIRRORED: [(&str, &str); 2] =
+    [("kubernetes.io/os", "beta.kubernetes.io/os"), ("kubernetes.io/arch", "beta.kubernetes.io/arch")];
+
+/// The taints that a node should have instead of those it has; none if they are right.
+pub(super) fn taints(node: &Value, now: &str) -> Option<Vec<Value>> {
+    let wanted = wanted(node);
+    let has = |key: &str| taint::has(node, key, "NoSchedule");
+    let missing = wanted.iter().filter(|key| !has(key));
+    let add: Vec<Value> = missing.map(|key| taint::new(key, "NoSchedule", now)).collect();
+    let ours = TAINTING.iter().map(|(_, _, key)| *key).chain([taint::UNSCHEDULABLE]);
+    let surplus = ours.filter(|key| !wanted.contains(key));
+    let remove: Vec<Value> = surplus.map(|key| taint::new(key, "NoSchedule", now)).collect();
+    taint::change(node["spec"]["taints"].list(), &add, &remove)
+}
+
+fn wanted(node: &Value) -> Vec<&'static str> {
+    let taints = |condition: &Value| {
+        let is_it = |(kind, status, _): &&(&str, &str, &str)| {
+            condition["type"].str() == *kind && condition["status"].str() == *status
+        };
+        TAINTING.iter().find(is_it).map(|(_, _, key)| *key)
+    };
+    let cordoned = node["spec"]["unschedulable"].bool().then_some(taint::UNSCHEDULABLE);
+    node["status"]["conditions"].list().iter().filter_map(taints).chain(cordoned).collect()
+}
+
+/// The labels under their old names that are missing or say something else.
+pub(super) fn labels(node: &Value) -> Option<Map> {
+    let mut missing = Map::default();
+    let labels = &node["metadata"]["labels"];
+    for (stable, old) in MIRRORED {
+        if let Some(value) = labels.get(stable).filter(|value| labels.get(old) != Some(value)) {
+            missing.insert(old, value.clone());
+        }
+    }
+    (!missing.is_empty()).then_some(missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use mizzen_object::value;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(node: Value, wanted: Option<&[(&str, &str)]>) {
+        let taints = taints(&node, "now");
+        let taints = taints.as_ref().map(|taints| {
+            taints.iter().map(|taint| (taint["key"].str(), taint["effect"].str())).collect::<Vec<_>>()
+        });
+        assert_eq!(taints.as_deref(), wanted);
+    }
+
+    #[test]
+    fn a_condition_taints_in_its_bad_status_only() {
+        let node =
+            |kind: &str, status: &str| value!({"status": {"conditions": [{"type": kind, "status": status}]}});
+        check(node("Ready", "True"), None);
+        check(node("Ready", "False"), Some(&[(taint::NOT_READY, "NoSchedule")]));
+        check(node("Ready", "Unknown"), Some(&[(taint::UNREACHABLE, "NoSchedule")]));
+        check(node("DiskPressure", "True"), Some(&[("node.kubernetes.io/disk-pressure", "NoSchedule")]));
+        check(node("DiskPressure", "Unknown"), None);
+        check(node("Custom", "True"), None);
+    }
+
+    #[test]
+    fn a_stale_taint_goes_and_those_of_others_stay() {
+        let stale = value!({"key": (taint::NOT_READY), "effect": "NoSchedule"});
+        let driving = value!({"key": (taint::NOT_READY), "effect": "NoExecute"});
+        let node = value!({"spec": {"taints": [{"key": "mine", "effect": "NoSchedule"}, (stale), (driving)], "unschedulable": true}});
+        check(
+            node,
+            Some(&[
+                ("mine", "NoSchedule"),
+                (taint::NOT_READY, "NoExecute"),
+                (taint::UNSCHEDULABLE, "NoSchedule"),
+            ]),
+        );
+    }
+
+    #[test]
+    fn old_labels_follow_the_stable_ones() {
+        let node = value!({"metadata": {"labels": {"kubernetes.io/os": "linux", "beta.kubernetes.io/os": "beos", "beta.kubernetes.io/arch": "mips"}}});
+        let labels = labels(&node).unwrap();
+        assert_eq!(
+            labels.iter().map(|(key, value)| (key, value.str())).collect::<Vec<_>>(),
+            [("beta.kubernetes.io/os", "linux")]
+        );
+        assert!(super::labels(&value!({"metadata": {}})).is_none());
+    }
+}

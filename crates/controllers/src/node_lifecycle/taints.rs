@@ -1,0 +1,29 @@
+//! Writes taints and labels while others write them, too.
+
+use mizzen_object::{Value, value};
+use mizzen_sdk::api::Patch;
+use mizzen_sdk::resource::NODES;
+use mizzen_sdk::{Key, Object, write};
+
+use crate::{Context, Error};
+
+/// Changes the taints of a node, if it is there. `change` may be asked several times.
+pub(super) async fn change(
+    context: &Context,
+    node: &str,
+    change: impl Fn(&Object) -> Option<Vec<Value>>,
+) -> Result<(), Error> {
+    let (key, change) = (Key::cluster(node), &change);
+    let write = || async {
+        let Some(node) = context.api.find(&NODES, &key).await? else { return Ok(()) };
+        let Some(taints) = change(&node) else { return Ok(()) };
+        context.api.patch(&NODES, &key, "", Patch::Merge, &patch(&node, taints)).await.map(drop)
+    };
+    Ok(write::retry(write).await?)
+}
+
+/// Only if nobody else has changed the node meanwhile: taints are replaced as a whole.
+fn patch(node: &Object, taints: Vec<Value>) -> Value {
+    let taints = if taints.is_empty() { Value::Null } else { Value::List(taints) };
+    value!({"metadata": {"resourceVersion": (node.version())}, "spec": {"taints": taints}})
+}

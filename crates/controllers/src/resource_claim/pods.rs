@@ -1,0 +1,212 @@
+//! What does a pod with resource claims need? Those of templates are made, and those that it has once it runs are reserved.
+
+use mizzen_object::{Value, value};
+use mizzen_sdk::api::Patch;
+use mizzen_sdk::cache::Version;
+use mizzen_sdk::event::Note;
+use mizzen_sdk::informer::Informer;
+use mizzen_sdk::resource::{PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS};
+use mizzen_sdk::{Key, Object};
+
+use super::OF_POD;
+use super::names::{Claim, claim, entries};
+use crate::{After, Context, Error, Reconcile};
+
+/// Says on a claim for which entry of a pod it was made.
+const ENTRY: &str = "resource.kubernetes.io/pod-claim-name";
+/// Under which name the status of a pod is applied.
+const MANAGER: &str = "ResourceClaimController";
+/// How many may share a claim.
+const MOST_SHARES: usize = 256;
+/// How long the name of a claim may be before the server adds to it.
+const LONGEST: usize = 57;
+
+pub(super) struct Pods {
+    pub context: Context,
+    pub pods: Informer<Object>,
+    pub claims: Informer<Object>,
+    pub templates: Informer<Object>,
+}
+
+impl Reconcile for Pods {
+    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+        let Some(pod) = self.pods.lister().by_key(key)?.filter(|pod| !pod.is_going()) else {
+            return Ok(After::Done);
+        };
+        let mut made = Vec::new();
+        for entry in entries(&pod) {
+            match self.provide(&pod, entry).await {
+                Ok(name) => made.extend(name.map(|name| (entry["name"].str(), name))),
+                Err(why) => {
+                    let message = format!("PodResourceClaim {}: {why}", entry["name"].str());
+                    self.context.record(
+                        &PODS,
+                        &pod,
+                        Note::warning("FailedResourceClaimCreation", "", message),
+                    );
+                    return Err(why);
+                }
+            }
+        }
+        if !made.is_empty() {
+            let patch = status(&pod, &made);
+            self.context.api.patch(&PODS, key, "status", Patch::Apply { manager: MANAGER }, &patch).await?;
+        }
+        if !pod["spec"]["nodeName"].str().is_empty() {
+            self.reserve(&pod).await?;
+        }
+        Ok(After::Done)
+    }
+}
+
+impl Pods {
+    /// Sees that there is a claim behind an entry; its name if the pod's status does not say it yet.
+    async fn provide(&self, pod: &Object, entry: &Value) -> Result<Option<String>, Error> {
+        let template = match claim(pod, entry) {
+            Claim::Missing(template) => template,
+            Claim::Made(name) => {
+                let known = self.claims.lister().by_key(&Key::new(pod.namespace(), name))?;
+                if known.is_some_and(|claim| claim.is_controlled_by(pod.uid())) {
+                    return Ok(None);
+                }
+                entry["resourceClaimTemplateName"].str()
+            }
+            Claim::Named(_) | Claim::Unneeded => return Ok(None),
+            Claim::Unknown => {
+                let why = "checking for claim before creating it: none of the supported fields are set";
+                return Err(Error::Other(why.into()));
+            }
+        };
+        if let Some(name) = self.made_before(pod, entry)? {
+            return Ok(Some(name));
+        }
+        self.make(pod, entry, template).await.map(Some)
+    }
+
+    /// A claim that was made although the pod's status does not say so.
+    fn made_before(&self, pod: &Object, entry: &Value) -> Result<Option<String>, Error> {
+        let owned = self.claims.lister().by_index(OF_POD, pod.uid()).unwrap_or(Ok(Vec::new()))?;
+        let is_it = |claim: &&std::sync::Arc<Object>| claim.annotation(ENTRY) == Some(entry["name"].str());
+        Ok(owned.iter().find(is_it).map(|claim| claim.name().to_string()))
+    }
+
+    async fn make(&self, pod: &Object, entry: &Value, template: &str) -> Result<String, Error> {
+        let known = self.templates.lister().by_key(&Key::new(pod.namespace(), template))?;
+        let Some(known) = known else {
+            let kind = format!("resourceclaimtemplate.{}", RESOURCE_CLAIM_TEMPLATES.group);
+            let why = format!("resource claim template {template:?}: {kind} {template:?} not found");
+            return Err(Error::Other(why));
+        };
+        let made = self.context.api.create(&RESOURCE_CLAIMS, &draft(pod, entry, &known)).await?;
+        // Whoever looks next must see it, or would make another.
+        self.claims.wait_for(&made.key(), Version::parse(made.version())).await;
+        Ok(made.name().to_string())
+    }
+
+    /// Reserves what was allocated, for a pod that nobody scheduled.
+    async fn reserve(&self, pod: &Object) -> Result<(), Error> {
+        for entry in entries(pod) {
+            let (Claim::Named(name) | Claim::Made(name)) = claim(pod, entry) else { continue };
+            let Some(claim) = self.claims.lister().by_key(&Key::new(pod.namespace(), name))? else {
+                continue;
+            };
+            if let Some(reserved) = reserved(&claim, pod) {
+                self.context.api.update_status(&RESOURCE_CLAIMS, &reserved).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The claim reserved for a pod; none if it is, or cannot be.
+fn reserved(claim: &Object, pod: &Object) -> Option<Object> {
+    let shares = claim["status"]["reservedFor"].list();
+    let is_shared = shares.iter().any(|share| share["uid"].str() == pod.uid());
+    if claim["status"]["allocation"].is_null() || is_shared || shares.len() >= MOST_SHARES {
+        return None;
+    }
+    let mut after = claim.clone();
+    let share = value!({"resource": "pods", "name": (pod.name()), "uid": (pod.uid())});
+    after.entry("status").entry("reservedFor").make_list().push(share);
+    Some(after)
+}
+
+fn status(pod: &Object, made: &[(&str, String)]) -> Value {
+    let statuses: Vec<Value> =
+        made.iter().map(|(entry, name)| value!({"name": (*entry), "resourceClaimName": name})).collect();
+    value!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": (pod.name()), "namespace": (pod.namespace())},
+        "status": {"resourceClaimStatuses": statuses},
+    })
+}
+
+/// The claim of an entry, from its template.
+fn draft(pod: &Object, entry: &Value, template: &Object) -> Value {
+    let mut claim = value!({
+        "metadata": {
+            "generateName": (base_name(pod.name(), entry["name"].str())),
+            "namespace": (pod.namespace()),
+            "ownerReferences": [{
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "name": (pod.name()),
+                "uid": (pod.uid()),
+                "controller": true,
+            }],
+            "annotations": (template["spec"]["metadata"]["annotations"].clone()),
+        },
+        "spec": (template["spec"]["spec"].clone()),
+    });
+    if let Some(labels) = template["spec"]["metadata"].get("labels") {
+        claim.entry("metadata").set("labels", labels.clone());
+    }
+    claim.entry("metadata").entry("annotations").set(ENTRY, entry["name"].str());
+    claim
+}
+
+/// What the name of a claim begins with: that of the pod and of the entry, both shortened alike if they are long.
+fn base_name(pod: &str, entry: &str) -> String {
+    let whole = format!("{pod}-{entry}-");
+    if whole.len() <= LONGEST {
+        return whole;
+    }
+    let share = |part: &str| part.len() * LONGEST / whole.len();
+    let cut = |part: &str, at: usize| part.get(..at).unwrap_or(part).to_string();
+    format!("{}-{}", cut(pod, share(pod)), cut(entry, share(entry)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_is_as_its_template_says_and_says_for_what_it_is() {
+        let pod = Object(value!({"metadata": {"name": "p", "namespace": "ns", "uid": "u"}}));
+        let template =
+            Object(value!({"spec": {"metadata": {"labels": {"l": "1"}}, "spec": {"devices": {}}}}));
+        let claim = Object(draft(&pod, &value!({"name": "gpu"}), &template));
+        assert_eq!(claim["metadata"]["generateName"].str(), "p-gpu-");
+        assert_eq!((claim.annotation(ENTRY), claim.label("l")), (Some("gpu"), Some("1")));
+        assert!(claim.is_controlled_by("u"));
+    }
+
+    #[test]
+    fn long_names_are_shortened_alike() {
+        let name = base_name(&"p".repeat(80), &"e".repeat(40));
+        assert_eq!(name, format!("{}-{}", "p".repeat(37), "e".repeat(18)));
+    }
+
+    #[test]
+    fn an_allocated_claim_is_reserved_once() {
+        let pod = Object(value!({"metadata": {"name": "p", "uid": "u"}}));
+        let claim = |status: Value| Object(value!({"status": status}));
+        assert!(reserved(&claim(value!({})), &pod).is_none());
+        let after = reserved(&claim(value!({"allocation": {}})), &pod).unwrap();
+        assert_eq!(after["status"]["reservedFor"][0]["name"].str(), "p");
+        assert!(reserved(&after, &pod).is_none());
+        let many = Value::List(vec![value!({"uid": "x"}); MOST_SHARES]);
+        assert!(reserved(&claim(value!({"allocation": {}, "reservedFor": many})), &pod).is_none());
+    }
+}

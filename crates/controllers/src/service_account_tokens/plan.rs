@@ -1,0 +1,147 @@
+//! What does a secret that holds a token lack?
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use mizzen_object::{Value, value};
+use mizzen_sdk::Object;
+
+/// The type of such secrets.
+pub const TYPE: &str = "kubernetes.io/service-account-token";
+/// Whose token it is.
+pub const NAME: &str = "kubernetes.io/service-account.name";
+/// Whose of that name.
+pub const UID: &str = "kubernetes.io/service-account.uid";
+/// Who gives these tokens; others come from the API server itself.
+const ISSUER: &str = "kubernetes/serviceaccount";
+
+/// Whether a secret holds a token.
+pub fn holds_token(secret: &Object) -> bool {
+    secret["type"].str() == TYPE
+}
+
+/// Whether a secret's token is one of this account.
+pub fn is_of(secret: &Object, account: &Object) -> bool {
+    let uid = secret.annotation(UID).unwrap_or_default();
+    secret.annotation(NAME) == Some(account.name()) && (uid.is_empty() || uid == account.uid())
+}
+
+/// Whether a secret lacks anything.
+pub fn is_lacking(secret: &Object, root_ca: Option<&str>) -> bool {
+    let data = &secret["data"];
+    lacks_certificate(data, root_ca) || data["namespace"].str().is_empty() || data["token"].str().is_empty()
+}
+
+fn lacks_certificate(data: &Value, root_ca: Option<&str>) -> bool {
+    root_ca.is_some_and(|root_ca| data["ca.crt"].str() != STANDARD.encode(root_ca))
+}
+
+/// Gives a secret what it lacks. `sign` makes a token of claims; false if it cannot.
+pub fn fill(
+    secret: &mut Object,
+    account: &Object,
+    root_ca: Option<&str>,
+    sign: impl FnOnce(&Value) -> Option<String>,
+) -> bool {
+    if secret["data"]["token"].str().is_empty() {
+        let Some(token) = sign(&claims(secret, account)) else { return false };
+        secret.entry("data").set("token", STANDARD.encode(token));
+    }
+    let namespace = secret.namespace().to_string();
+    let data = secret.entry("data");
+    if let Some(root_ca) = root_ca {
+        data.set("ca.crt", STANDARD.encode(root_ca));
+    }
+    if data["namespace"].str().is_empty() {
+        data.set("namespace", STANDARD.encode(namespace));
+    }
+    let annotations = secret.entry("metadata").entry("annotations");
+    annotations.set(NAME, account.name());
+    annotations.set(UID, account.uid());
+    true
+}
+
+/// What a token says. It has no end: it holds as long as its secret is there.
+fn claims(secret: &Object, account: &Object) -> Value {
+    let (namespace, name) = (account.namespace(), account.name());
+    value!({
+        "iss": ISSUER,
+        "kubernetes.io/serviceaccount/namespace": namespace,
+        "kubernetes.io/serviceaccount/secret.name": (secret.name()),
+        "kubernetes.io/serviceaccount/service-account.name": name,
+        "kubernetes.io/serviceaccount/service-account.uid": (account.uid()),
+        "sub": (format!("system:serviceaccount:{namespace}:{name}")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::{Expect, expect};
+    use mizzen_object::json;
+
+    fn account() -> Object {
+        Object::parse(br#"{"metadata":{"name":"a","namespace":"shop","uid":"u"}}"#).unwrap()
+    }
+
+    /// What becomes of a secret's data. Tokens are their claims here.
+    #[track_caller]
+    fn check(data: &str, root_ca: Option<&str>, expected: Expect) {
+        let text = format!(r#"{{"metadata":{{"name":"t","namespace":"shop"}},"data":{data}}}"#);
+        let mut secret = Object::parse(text.as_bytes()).unwrap();
+        assert!(is_lacking(&secret, root_ca));
+        assert!(fill(&mut secret, &account(), root_ca, |claims| Some(json::to_string(claims))));
+        assert!(!is_lacking(&secret, root_ca) && is_of(&secret, &account()));
+        let decode = |text: &Value| String::from_utf8(STANDARD.decode(text.str()).unwrap()).unwrap();
+        let lines: Vec<String> =
+            secret["data"].entries().map(|(name, text)| format!("{name}: {}", decode(text))).collect();
+        expected.assert_eq(&lines.join("\n"));
+    }
+
+    #[test]
+    fn an_empty_secret_gets_everything() {
+        check(
+            "{}",
+            Some("CA"),
+            expect![[r#"
+            token: {"iss":"kubernetes/serviceaccount","kubernetes.io/serviceaccount/namespace":"shop","kubernetes.io/serviceaccount/secret.name":"t","kubernetes.io/serviceaccount/service-account.name":"a","kubernetes.io/serviceaccount/service-account.uid":"u","sub":"system:serviceaccount:shop:a"}
+            ca.crt: CA
+            namespace: shop"#]],
+        );
+    }
+
+    #[test]
+    fn what_is_there_stays_but_an_old_certificate() {
+        let data = r#"{"token":"eA==","namespace":"eQ==","ca.crt":"eg=="}"#;
+        check(
+            data,
+            Some("CA"),
+            expect![[r#"
+            token: x
+            namespace: y
+            ca.crt: CA"#]],
+        );
+        let secret = Object::parse(format!(r#"{{"data":{data}}}"#).as_bytes()).unwrap();
+        assert!(!is_lacking(&secret, None));
+    }
+
+    #[test]
+    fn without_a_signature_nothing_is_changed() {
+        let mut secret = Object::default();
+        assert!(!fill(&mut secret, &account(), Some("CA"), |_| None));
+        assert_eq!(secret, Object::default());
+    }
+
+    #[test]
+    fn a_token_of_an_earlier_account_is_not_this_ones() {
+        let of = |annotations: &str| {
+            let text = format!(r#"{{"metadata":{{"annotations":{annotations}}}}}"#);
+            is_of(&Object::parse(text.as_bytes()).unwrap(), &account())
+        };
+        assert!(of(r#"{"kubernetes.io/service-account.name":"a"}"#));
+        assert!(of(r#"{"kubernetes.io/service-account.name":"a","kubernetes.io/service-account.uid":"u"}"#));
+        assert!(!of(
+            r#"{"kubernetes.io/service-account.name":"a","kubernetes.io/service-account.uid":"old"}"#
+        ));
+        assert!(!of(r#"{"kubernetes.io/service-account.name":"b"}"#));
+    }
+}

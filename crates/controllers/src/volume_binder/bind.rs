@@ -1,0 +1,222 @@
+//! What is written when a claim and a volume find each other, or part?
+//!
+//! Each function returns the object to be written, or none if it says so already.
+
+use mizzen_object::quantity::Quantity;
+use mizzen_object::value;
+use mizzen_sdk::Object;
+
+use super::names::{
+    BIND_COMPLETED, BOUND_BY_CONTROLLER, OLD_PROVISIONER, PROVISIONER, annotate, annotation, has_annotation,
+    is_for,
+};
+
+/// On a volume that grew: how large its file system still is.
+const BEFORE_RESIZE: &str = "volume.alpha.kubernetes.io/pre-resize-capacity";
+
+/// The volume, for the claim.
+pub(super) fn volume(volume: &Object, claim: &Object) -> Option<Object> {
+    let mut bound = volume.clone();
+    let reference = &volume["spec"]["claimRef"];
+    let names_it = is_for(volume, claim);
+    if !names_it || reference["uid"].str() != claim.uid() {
+        bound.entry("spec").set("claimRef", reference_to(claim));
+    }
+    if !names_it && !has_annotation(volume, BOUND_BY_CONTROLLER) {
+        annotate(&mut bound, BOUND_BY_CONTROLLER, "yes");
+    }
+    changed(bound, volume)
+}
+
+fn reference_to(claim: &Object) -> mizzen_object::Value {
+    value!({
+        "kind": "PersistentVolumeClaim",
+        "namespace": (claim.namespace()),
+        "name": (claim.name()),
+        "uid": (claim.uid()),
+        "apiVersion": "v1",
+        "resourceVersion": (claim.version()),
+    })
+}
+
+/// The claim, on the volume.
+pub(super) fn claim(claim: &Object, volume: &Object) -> Option<Object> {
+    let mut bound = claim.clone();
+    if claim["spec"]["volumeName"].str() != volume.name() {
+        bound.entry("spec").set("volumeName", volume.name());
+        if !has_annotation(claim, BOUND_BY_CONTROLLER) {
+            annotate(&mut bound, BOUND_BY_CONTROLLER, "yes");
+        }
+    }
+    if !has_annotation(claim, BIND_COMPLETED) {
+        annotate(&mut bound, BIND_COMPLETED, "yes");
+    }
+    changed(bound, claim)
+}
+
+/// The volume in a phase.
+pub(super) fn volume_phase(volume: &Object, phase: &str, message: &str) -> Option<Object> {
+    if volume["status"]["phase"].str() == phase {
+        return None;
+    }
+    let mut after = volume.clone();
+    let status = after.entry("status");
+    status.set("phase", phase);
+    status.remove("message");
+    if !message.is_empty() {
+        status.set("message", message);
+    }
+    Some(after)
+}
+
+/// The claim bound to a volume, in its status.
+///
+/// Kubernetes: what the volume holds is copied only while the claim becomes bound: later differences are meant, a file
+/// system may be smaller than its device (pv_controller.go).
+pub(super) fn claim_bound(claim: &Object, volume: &Object) -> Option<Object> {
+    let mut after = claim.clone();
+    let was_bound = claim["status"]["phase"].str() == "Bound";
+    let status = after.entry("status");
+    status.set("phase", "Bound");
+    status.set("accessModes", volume["spec"]["accessModes"].clone());
+    if !was_bound {
+        let before_resize = annotation(volume, BEFORE_RESIZE).filter(|text| Quantity::parse(text).is_ok());
+        match before_resize {
+            Some(size) => status.entry("capacity").set("storage", size),
+            None => status.set("capacity", volume["spec"]["capacity"].clone()),
+        }
+        if let Some(class) = volume["spec"].get("volumeAttributesClassName") {
+            status.set("currentVolumeAttributesClassName", class.clone());
+        }
+    }
+    changed(after, claim)
+}
+
+/// The claim in a phase without a volume.
+pub(super) fn claim_phase(claim: &Object, phase: &str) -> Option<Object> {
+    let mut after = claim.clone();
+    let status = after.entry("status");
+    status.set("phase", phase);
+    for field in ["accessModes", "capacity", "currentVolumeAttributesClassName"] {
+        status.remove(field);
+    }
+    changed(after, claim)
+}
+
+/// The volume without its claim: as it was before we bound it, or still kept for the claim if a person said so.
+pub(super) fn unbound(volume: &Object) -> Object {
+    let mut after = volume.clone();
+    if !has_annotation(volume, BOUND_BY_CONTROLLER) {
+        after.entry("spec").entry("claimRef").remove("uid");
+        return after;
+    }
+    after.entry("spec").remove("claimRef");
+    let annotations = after.entry("metadata").entry("annotations");
+    annotations.remove(BOUND_BY_CONTROLLER);
+    if annotations.is_empty() {
+        after.entry("metadata").remove("annotations");
+    }
+    after
+}
+
+/// The claim that tells a provisioner to make its volume.
+pub(super) fn for_provisioner(claim: &Object, provisioner: &str) -> Option<Object> {
+    if annotation(claim, PROVISIONER) == Some(provisioner) {
+        return None;
+    }
+    let mut after = claim.clone();
+    annotate(&mut after, OLD_PROVISIONER, provisioner);
+    annotate(&mut after, PROVISIONER, provisioner);
+    Some(after)
+}
+
+/// The claim with a class.
+pub(super) fn with_class(claim: &Object, class: &str) -> Object {
+    let mut after = claim.clone();
+    after.entry("spec").set("storageClassName", class);
+    after
+}
+
+fn changed(after: Object, before: &Object) -> Option<Object> {
+    (*after != **before).then_some(after)
+}
+
+#[cfg(test)]
+mod tests {
+    use mizzen_object::Value;
+
+    use super::*;
+
+    fn a_claim(spec: Value) -> Object {
+        Object(
+            value!({"metadata": {"namespace": "ns", "name": "c", "uid": "u", "resourceVersion": "7"}, "spec": spec}),
+        )
+    }
+
+    fn a_volume(spec: Value) -> Object {
+        Object(value!({"metadata": {"name": "v"}, "spec": spec}))
+    }
+
+    #[test]
+    fn a_free_volume_remembers_that_we_chose_it() {
+        let bound = volume(&a_volume(value!({})), &a_claim(value!({}))).unwrap();
+        assert_eq!(annotation(&bound, BOUND_BY_CONTROLLER), Some("yes"));
+        assert_eq!(bound["spec"]["claimRef"]["resourceVersion"].str(), "7");
+        assert!(volume(&bound, &a_claim(value!({}))).is_none());
+    }
+
+    #[test]
+    fn a_volume_kept_for_the_claim_only_learns_its_uid() {
+        let kept = a_volume(value!({"claimRef": {"namespace": "ns", "name": "c"}}));
+        let bound = volume(&kept, &a_claim(value!({}))).unwrap();
+        assert_eq!(
+            (bound["spec"]["claimRef"]["uid"].str(), annotation(&bound, BOUND_BY_CONTROLLER)),
+            ("u", None)
+        );
+        assert_eq!(unbound(&bound)["spec"]["claimRef"]["name"].str(), "c");
+    }
+
+    #[test]
+    fn parting_leaves_no_trace_of_what_we_chose() {
+        let free = a_volume(value!({}));
+        let bound = volume(&free, &a_claim(value!({}))).unwrap();
+        assert_eq!(*unbound(&bound), *free);
+    }
+
+    #[test]
+    fn a_claim_that_named_its_volume_was_not_bound_by_us() {
+        let v = a_volume(value!({}));
+        let bound = claim(&a_claim(value!({"volumeName": "v"})), &v).unwrap();
+        assert_eq!(
+            (annotation(&bound, BOUND_BY_CONTROLLER), annotation(&bound, BIND_COMPLETED)),
+            (None, Some("yes"))
+        );
+        let bound = claim(&a_claim(value!({})), &v).unwrap();
+        assert_eq!(
+            (annotation(&bound, BOUND_BY_CONTROLLER), bound["spec"]["volumeName"].str()),
+            (Some("yes"), "v")
+        );
+    }
+
+    #[test]
+    fn capacity_is_copied_while_the_claim_becomes_bound_and_not_later() {
+        let v =
+            |size: &str| a_volume(value!({"capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"]}));
+        let bound = claim_bound(&a_claim(value!({})), &v("5Gi")).unwrap();
+        assert_eq!(bound["status"]["capacity"]["storage"].str(), "5Gi");
+        assert!(claim_bound(&bound, &v("6Gi")).is_none());
+        let mut resized = v("6Gi");
+        annotate(&mut resized, BEFORE_RESIZE, "5Gi");
+        let bound = claim_bound(&a_claim(value!({})), &resized).unwrap();
+        assert_eq!(bound["status"]["capacity"]["storage"].str(), "5Gi");
+    }
+
+    #[test]
+    fn a_lost_claim_has_nothing() {
+        let bound =
+            claim_bound(&a_claim(value!({})), &a_volume(value!({"capacity": {"storage": "5Gi"}}))).unwrap();
+        let lost = claim_phase(&bound, "Lost").unwrap();
+        assert_eq!(lost["status"], value!({"phase": "Lost"}));
+        assert!(claim_phase(&lost, "Lost").is_none());
+    }
+}

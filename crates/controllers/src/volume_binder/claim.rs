@@ -1,0 +1,316 @@
+//! What does a claim need next?
+
+use std::sync::Arc;
+
+use mizzen_sdk::Object;
+use mizzen_sdk::event::Note;
+
+use super::legacy;
+use super::matching::objection;
+use super::names::{
+    BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE, class, has_annotation, has_class, is_for,
+};
+
+/// What is known of the world around a claim.
+#[derive(Default)]
+pub(super) struct World {
+    /// The volume that it names.
+    pub named: Option<Arc<Object>>,
+    /// The best volume for it, if it names none.
+    pub best: Option<Object>,
+    /// Its class.
+    pub class: Option<Arc<Object>>,
+    /// The name of the class for claims that ask for none.
+    pub default_class: Option<String>,
+    /// The pods that use it and wait for a node, by name.
+    pub waiting_pods: Vec<String>,
+}
+
+/// What to do about a claim.
+#[derive(Debug, PartialEq)]
+pub(super) enum Plan {
+    /// Bind it to this volume, or see that it is.
+    Bind(Object),
+    /// It waits; say why.
+    Pending(Option<Note>),
+    /// Its data is gone; say so once.
+    Lost(Note),
+    /// It gets the class that is for claims without one.
+    AssignClass(String),
+    /// Its volume is made by somebody outside.
+    Provision(String),
+    /// Nothing can be done; say why.
+    Tell(Note),
+}
+
+/// Whether the volume of a claim is chosen only when a pod needs it.
+pub(super) fn is_delayed(class: Option<&Object>) -> bool {
+    class.is_some_and(|class| class["volumeBindingMode"].str() == "WaitForFirstConsumer")
+}
+
+/// Decides what a claim needs next.
+pub(super) fn plan(claim: &Object, world: &World) -> Plan {
+    match (has_annotation(claim, BIND_COMPLETED), claim["spec"]["volumeName"].str()) {
+        (true, "") => lost(
+            "ClaimLost",
+            "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!",
+        ),
+        (true, _) => bound(claim, world.named.as_deref()),
+        (false, "") => free(claim, world),
+        (false, _) => named(claim, world.named.as_deref()),
+    }
+}
+
+fn lost(reason: &str, message: &str) -> Plan {
+    Plan::Lost(Note::warning(reason, "", message))
+}
+
+/// A claim that was bound before.
+fn bound(claim: &Object, volume: Option<&Object>) -> Plan {
+    let Some(volume) = volume else {
+        return lost("ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!");
+    };
+    let holder = &volume["spec"]["claimRef"];
+    if holder.is_null() || holder["uid"].str() == claim.uid() {
+        return Plan::Bind(volume.clone());
+    }
+    lost("ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly")
+}
+
+/// A claim for which somebody chose a volume.
+fn named(claim: &Object, volume: Option<&Object>) -> Plan {
+    let Some(volume) = volume else { return Plan::Pending(None) };
+    if volume["spec"]["claimRef"].is_null() {
+        return match objection(claim, volume) {
+            None => Plan::Bind(volume.clone()),
+            Some(why) => {
+                let message = format!("Cannot bind to requested volume {:?}: {why}", volume.name());
+                Plan::Pending(Some(Note::warning("VolumeMismatch", "", message)))
+            }
+        };
+    }
+    if is_for(volume, claim) {
+        return Plan::Bind(volume.clone());
+    }
+    let message = format!("volume {:?} already bound to a different claim.", volume.name());
+    let note = Note::warning("FailedBinding", "", message);
+    match has_annotation(claim, BOUND_BY_CONTROLLER) {
+        false => Plan::Pending(Some(note)),
+        true => Plan::Tell(note),
+    }
+}
+
+/// A claim that takes any volume that fits.
+fn free(claim: &Object, world: &World) -> Plan {
+    if let Some(best) = &world.best {
+        return Plan::Bind(best.clone());
+    }
+    if let Some(default) = world.default_class.as_ref().filter(|_| !has_class(claim)) {
+        return Plan::AssignClass(default.clone());
+    }
+    if is_delayed(world.class.as_deref()) && !has_annotation(claim, SELECTED_NODE) {
+        return Plan::Pending(Some(waits_for_pod(&world.waiting_pods)));
+    }
+    match class(claim) {
+        "" => {
+            let message = "no persistent volumes available for this claim and no storage class is set";
+            Plan::Pending(Some(Note::normal("FailedBinding", "", message)))
+        }
+        name => provision(name, world.class.as_deref()),
+    }
+}
+
+fn waits_for_pod(pods: &[String]) -> Note {
+    match pods {
+        [] => Note::normal(
+            "WaitForFirstConsumer",
+            "",
+            "waiting for first consumer to be created before binding",
+        ),
+        [pod] => Note::normal("WaitForPodScheduled", "", format!("waiting for pod {pod} to be scheduled")),
+        pods => {
+            let message = format!("waiting for pods {} to be scheduled", pods.join(","));
+            Note::normal("WaitForPodScheduled", "", message)
+        }
+    }
+}
+
+fn provision(name: &str, class: Option<&Object>) -> Plan {
+    let failed = |why: String| Plan::Tell(Note::warning("ProvisioningFailed", "", why));
+    let Some(class) = class else { return failed(format!("storageclass.storage.k8s.io {name:?} not found")) };
+    let provisioner = class["provisioner"].str();
+    match legacy::replacement(provisioner) {
+        Some(driver) => Plan::Provision(driver.into()),
+        None if legacy::is_external(provisioner) => Plan::Provision(provisioner.into()),
+        None => failed(legacy::cannot_make(provisioner)),
+    }
+}
+
+/// What is told of a claim whose volume is made outside.
+pub(super) fn provisioning(provisioner: &str) -> Note {
+    let message = format!(
+        "Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually by the \
+         system administrator. If volume creation is delayed, please verify that the provisioner is running and \
+         correctly registered."
+    );
+    Note::normal("ExternalProvisioning", "", message)
+}
+
+/// The class for claims that ask for none: of those that say so the newest, of several the first by name.
+pub(super) fn default_class<'a>(classes: impl Iterator<Item = &'a Object>) -> Option<&'a Object> {
+    const MARKS: [&str; 2] =
+        ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
+    let says_so = |class: &&Object| MARKS.iter().any(|mark| class.annotation(mark) == Some("true"));
+    classes
+        .filter(says_so)
+        .min_by(|one, other| other.created().cmp(&one.created()).then_with(|| one.name().cmp(other.name())))
+}
+
+/// The names of the pods that wait for a node, of those that use a claim.
+pub(super) fn waiting<'a>(pods: impl Iterator<Item = &'a Object>) -> Vec<String> {
+    let waits = |pod: &&Object| pod["spec"]["nodeName"].str().is_empty() && !crate::pod_index::is_over(pod);
+    pods.filter(waits).map(|pod: &Object| pod.name().to_string()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use mizzen_object::{Value, value};
+
+    use super::*;
+    use crate::volume_binder::names::annotate;
+
+    fn claim(spec: Value, annotations: &[&str]) -> Object {
+        let mut claim =
+            Object(value!({"metadata": {"namespace": "ns", "name": "c", "uid": "u"}, "spec": spec}));
+        annotations.iter().for_each(|name| annotate(&mut claim, name, "yes"));
+        claim
+    }
+
+    fn volume(holder: Value) -> Option<Arc<Object>> {
+        let mut volume = Object(value!({"metadata": {"name": "v"}}));
+        volume.entry("spec").set("claimRef", holder);
+        Some(Arc::new(volume))
+    }
+
+    fn class(provisioner: &str, mode: &str) -> Option<Arc<Object>> {
+        Some(Arc::new(Object(value!({"provisioner": provisioner, "volumeBindingMode": mode}))))
+    }
+
+    #[track_caller]
+    fn check(claim: Object, world: World, wanted: &str) {
+        let say = |note: &Note| format!("{} {}: {}", note.severity.as_str(), note.reason, note.message);
+        let seen = match plan(&claim, &world) {
+            Plan::Bind(volume) => format!("bind {}", volume.name()),
+            Plan::Pending(note) => format!("pending {}", note.as_ref().map(say).unwrap_or_default()),
+            Plan::Lost(note) => format!("lost {}", say(&note)),
+            Plan::AssignClass(name) => format!("class {name}"),
+            Plan::Provision(name) => format!("provision {name}"),
+            Plan::Tell(note) => say(&note),
+        };
+        assert_eq!(seen, wanted);
+    }
+
+    #[test]
+    fn a_bound_claim_without_its_volume_is_lost() {
+        let bound = |spec| claim(spec, &[BIND_COMPLETED]);
+        let named = || bound(value!({"volumeName": "v"}));
+        let gone = "lost Warning ClaimLost: Bound claim has lost";
+        check(
+            bound(value!({})),
+            World::default(),
+            &format!("{gone} reference to PersistentVolume. Data on the volume is lost!"),
+        );
+        check(
+            named(),
+            World::default(),
+            &format!("{gone} its PersistentVolume. Data on the volume is lost!"),
+        );
+        check(named(), World { named: volume(Value::Null), ..World::default() }, "bind v");
+        check(named(), World { named: volume(value!({"uid": "u"})), ..World::default() }, "bind v");
+        let misbound = "lost Warning ClaimMisbound: Two claims are bound to the same volume, this one is bound incorrectly";
+        check(named(), World { named: volume(value!({"uid": "other"})), ..World::default() }, misbound);
+    }
+
+    #[test]
+    fn a_claim_that_names_a_volume_gets_that_or_waits() {
+        let named = || claim(value!({"volumeName": "v", "storageClassName": "x"}), &[]);
+        check(named(), World::default(), "pending ");
+        let mismatch = "pending Warning VolumeMismatch: Cannot bind to requested volume \"v\": storageClassName does not match";
+        check(named(), World { named: volume(Value::Null), ..World::default() }, mismatch);
+        let reserved = volume(value!({"namespace": "ns", "name": "c"}));
+        check(named(), World { named: reserved, ..World::default() }, "bind v");
+        let taken = || World { named: volume(value!({"namespace": "ns", "name": "d"})), ..World::default() };
+        let why = "Warning FailedBinding: volume \"v\" already bound to a different claim.";
+        check(named(), taken(), &format!("pending {why}"));
+        check(claim(value!({"volumeName": "v"}), &[BOUND_BY_CONTROLLER]), taken(), why);
+    }
+
+    #[test]
+    fn a_claim_waits_for_its_first_consumer() {
+        let fast = || claim(value!({"storageClassName": "fast"}), &[]);
+        let waits = |pods: &[&str]| World {
+            class: class("example.com/p", "WaitForFirstConsumer"),
+            waiting_pods: pods.iter().map(|pod| pod.to_string()).collect(),
+            ..World::default()
+        };
+        check(
+            fast(),
+            waits(&[]),
+            "pending Normal WaitForFirstConsumer: waiting for first consumer to be created before binding",
+        );
+        check(fast(), waits(&["p"]), "pending Normal WaitForPodScheduled: waiting for pod p to be scheduled");
+        check(
+            fast(),
+            waits(&["p", "q"]),
+            "pending Normal WaitForPodScheduled: waiting for pods p,q to be scheduled",
+        );
+        check(
+            claim(value!({"storageClassName": "fast"}), &[SELECTED_NODE]),
+            waits(&[]),
+            "provision example.com/p",
+        );
+    }
+
+    #[test]
+    fn a_volume_is_made_by_whom_the_class_names() {
+        let fast = || claim(value!({"storageClassName": "fast"}), &[]);
+        let by = |provisioner| World { class: class(provisioner, "Immediate"), ..World::default() };
+        check(
+            fast(),
+            World::default(),
+            "Warning ProvisioningFailed: storageclass.storage.k8s.io \"fast\" not found",
+        );
+        check(fast(), by("example.com/p"), "provision example.com/p");
+        check(fast(), by("kubernetes.io/gce-pd"), "provision pd.csi.storage.gke.io");
+        check(
+            fast(),
+            by("kubernetes.io/no-provisioner"),
+            "Warning ProvisioningFailed: no volume plugin matched name: kubernetes.io/no-provisioner",
+        );
+    }
+
+    #[test]
+    fn a_claim_without_a_class_gets_the_default_one_later() {
+        let default = || World { default_class: Some("std".into()), ..World::default() };
+        check(claim(value!({}), &[]), default(), "class std");
+        let none = "pending Normal FailedBinding: no persistent volumes available for this claim and no storage class is set";
+        check(claim(value!({"storageClassName": ""}), &[]), default(), none);
+        check(claim(value!({}), &[]), World::default(), none);
+    }
+
+    #[test]
+    fn the_newest_default_class_wins() {
+        let class = |name: &str, created: &str, says: &str| {
+            let mut class = Object(value!({"metadata": {"name": name, "creationTimestamp": created}}));
+            annotate(&mut class, "storageclass.kubernetes.io/is-default-class", says);
+            class
+        };
+        let classes = [
+            class("old", "2024-01-01T00:00:00Z", "true"),
+            class("b", "2025-01-01T00:00:00Z", "true"),
+            class("a", "2025-01-01T00:00:00Z", "true"),
+            class("no", "2026-01-01T00:00:00Z", "false"),
+        ];
+        assert_eq!(default_class(classes.iter()).map(|class| class.name()), Some("a"));
+    }
+}

@@ -1,0 +1,202 @@
+//! What becomes of a volume that nobody claims any more?
+
+use mizzen_object::quantity::Quantity;
+use mizzen_object::{Value, value};
+use mizzen_sdk::Object;
+
+use super::legacy::is_external;
+use super::names::{MIGRATED_TO, PROVISIONED_BY, annotation, has_annotation};
+
+/// What to do with a released volume.
+#[derive(Debug, PartialEq)]
+pub(super) enum Plan {
+    /// Nothing, or nothing that is ours to do.
+    Keep,
+    /// Forget it: what it stands for is gone.
+    Delete,
+    /// It cannot be done.
+    Fail {
+        /// Why, for machines.
+        reason: &'static str,
+        /// Why, for people.
+        message: String,
+    },
+    /// A pod empties it.
+    Recycle,
+}
+
+/// Decides what becomes of a released volume.
+pub(super) fn plan(volume: &Object) -> Plan {
+    if annotation(volume, MIGRATED_TO).is_some_and(|driver| !driver.is_empty()) {
+        return Plan::Keep;
+    }
+    match volume["spec"]["persistentVolumeReclaimPolicy"].str() {
+        "Retain" => Plan::Keep,
+        "Delete" => delete(volume),
+        "Recycle" if scrubbed(volume).is_some() => Plan::Recycle,
+        "Recycle" => fail("VolumeFailedRecycle", "No recycler plugin found for the volume!"),
+        _ => fail("VolumeUnknownReclaimPolicy", "Volume has unrecognized PersistentVolumeReclaimPolicy"),
+    }
+}
+
+fn fail(reason: &'static str, message: impl Into<String>) -> Plan {
+    Plan::Fail { reason, message: message.into() }
+}
+
+fn delete(volume: &Object) -> Plan {
+    let cannot = |why: String| fail("VolumeFailedDelete", why);
+    let plugin = annotation(volume, PROVISIONED_BY).unwrap_or_default();
+    let by_source = |why: &str| {
+        cannot(format!("error getting deleter volume plugin for volume {:?}: {why}", volume.name()))
+    };
+    let spec = &volume["spec"];
+    match plugin {
+        "kubernetes.io/host-path" => delete_directory(volume),
+        "kubernetes.io/nfs" => cannot("no deletable volume plugin matched".into()),
+        "" if has_annotation(volume, MIGRATED_TO) || !spec["csi"].is_null() => Plan::Keep,
+        "" if !spec["hostPath"].is_null() => delete_directory(volume),
+        "" if !spec["nfs"].is_null() => by_source("no deletable volume plugin matched"),
+        "" => by_source("no volume plugin matched"),
+        plugin if is_external(plugin) => Plan::Keep,
+        plugin => cannot(format!("no volume plugin matched name: {plugin}")),
+    }
+}
+
+/// Kubernetes: directories of the control plane's own machine may go if they are for a time anyway; for tests
+/// (host_path.go). We forget the volume and leave the directory: what is on a node's disk is the node's.
+fn delete_directory(volume: &Object) -> Plan {
+    let path = volume["spec"]["hostPath"]["path"].str();
+    let is_temporary = path.split_once("/tmp/").is_some_and(|(_, rest)| !rest.is_empty());
+    match (volume["spec"]["hostPath"].is_null(), is_temporary) {
+        (true, _) => {
+            let why = "spec.PersistentVolumeSource.HostPath is nil";
+            fail(
+                "VolumeFailedDelete",
+                format!("failed to create deleter for volume {:?}: {why}", volume.name()),
+            )
+        }
+        (false, true) => Plan::Delete,
+        (false, false) => fail(
+            "VolumeFailedDelete",
+            format!("host_path deleter only supports /tmp/.+ but received provided {path}"),
+        ),
+    }
+}
+
+/// The source that a pod mounts to empty a volume, and for how many seconds it may at least run; none for volumes that
+/// cannot be emptied.
+fn scrubbed(volume: &Object) -> Option<(Value, i64)> {
+    let spec = &volume["spec"];
+    match (&spec["hostPath"], &spec["nfs"]) {
+        (Value::Null, Value::Null) => None,
+        (Value::Null, nfs) => {
+            Some((value!({"nfs": {"server": (nfs["server"].clone()), "path": (nfs["path"].clone())}}), 300))
+        }
+        (host, _) => Some((value!({"hostPath": {"path": (host["path"].clone())}}), 60)),
+    }
+}
+
+/// The name of the pod that empties a volume; it is in the namespace `default`.
+pub(super) fn recycler_name(volume: &str) -> String {
+    format!("recycler-for-{volume}")
+}
+
+/// The pod that empties a volume.
+pub(super) fn recycler(volume: &Object) -> Option<Value> {
+    let (mut mounted, least) = scrubbed(volume)?;
+    let gibibytes = Quantity::of(volume["spec"]["capacity"]["storage"].str()).value() >> 30;
+    let seconds = (gibibytes * 30).max(least);
+    mounted.set("name", "vol");
+    let script = "test -e /scrub && find /scrub -mindepth 1 -delete && test -z \"$(ls -A /scrub)\" || exit 1";
+    Some(value!({
+        "metadata": {"name": (recycler_name(volume.name())), "namespace": "default"},
+        "spec": {
+            "activeDeadlineSeconds": seconds,
+            "restartPolicy": "Never",
+            "volumes": [mounted],
+            "containers": [{
+                "name": "pv-recycler",
+                "image": "registry.k8s.io/build-image/debian-base:bookworm-v1.0.6",
+                "command": ["/bin/sh"],
+                "args": ["-c", script],
+                "volumeMounts": [{"name": "vol", "mountPath": "/scrub"}],
+            }],
+        },
+    }))
+}
+
+/// What became of the emptying, as its pod says: none while it is under way.
+pub(super) fn outcome(pod: &Value) -> Option<Result<(), String>> {
+    let told = |message: &str| match message {
+        "" => "pod failed, pod.Status.Message unknown".to_string(),
+        message => message.to_string(),
+    };
+    match pod["status"]["phase"].str() {
+        "Succeeded" => Some(Ok(())),
+        "Failed" => Some(Err(format!(
+            "Recycle failed: failed to recycle volume: {}",
+            told(pod["status"]["message"].str())
+        ))),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::volume_binder::names::annotate;
+
+    #[track_caller]
+    fn check(policy: &str, source: Value, provisioned_by: &str, wanted: Result<Plan, &str>) {
+        let mut volume = Object(value!({"metadata": {"name": "v"}, "spec": source}));
+        volume.entry("spec").set("persistentVolumeReclaimPolicy", policy);
+        if !provisioned_by.is_empty() {
+            annotate(&mut volume, PROVISIONED_BY, provisioned_by);
+        }
+        match (plan(&volume), wanted) {
+            (Plan::Fail { message, .. }, Err(wanted)) => assert_eq!(message, wanted),
+            (plan, wanted) => assert_eq!(Ok(plan), wanted),
+        }
+    }
+
+    #[test]
+    fn a_policy_is_carried_out_by_whoever_can() {
+        let nfs = || value!({"nfs": {"server": "s", "path": "/x"}});
+        let path = |path: &str| value!({"hostPath": {"path": path}});
+        check("Retain", nfs(), "", Ok(Plan::Keep));
+        check("Delete", value!({"csi": {}}), "", Ok(Plan::Keep));
+        check("Delete", nfs(), "example.com/p", Ok(Plan::Keep));
+        check("Delete", path("/tmp/x"), "", Ok(Plan::Delete));
+        check(
+            "Delete",
+            path("/var/x"),
+            "",
+            Err("host_path deleter only supports /tmp/.+ but received provided /var/x"),
+        );
+        check(
+            "Delete",
+            nfs(),
+            "",
+            Err("error getting deleter volume plugin for volume \"v\": no deletable volume plugin matched"),
+        );
+        check(
+            "Delete",
+            value!({"local": {}}),
+            "",
+            Err("error getting deleter volume plugin for volume \"v\": no volume plugin matched"),
+        );
+        check("Delete", nfs(), "kubernetes.io/odd", Err("no volume plugin matched name: kubernetes.io/odd"));
+        check("Recycle", nfs(), "", Ok(Plan::Recycle));
+        check("Recycle", value!({"local": {}}), "", Err("No recycler plugin found for the volume!"));
+        check("Odd", nfs(), "", Err("Volume has unrecognized PersistentVolumeReclaimPolicy"));
+    }
+
+    #[test]
+    fn a_larger_volume_may_take_longer_to_empty() {
+        let volume = |size: &str| {
+            Object(value!({"spec": {"capacity": {"storage": size}, "hostPath": {"path": "/tmp/x"}}}))
+        };
+        let seconds = |size| recycler(&volume(size)).unwrap()["spec"]["activeDeadlineSeconds"].int();
+        assert_eq!((seconds("1Gi"), seconds("10Gi")), (60, 300));
+    }
+}

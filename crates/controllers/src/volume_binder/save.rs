@@ -1,0 +1,67 @@
+//! Writes claims and volumes, and waits until the caches show it.
+
+use std::time::Duration;
+
+use mizzen_sdk::Object;
+use mizzen_sdk::cache::Version;
+use mizzen_sdk::event::Note;
+use mizzen_sdk::informer::Informer;
+use mizzen_sdk::resource::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES};
+use tokio::time::timeout;
+
+use super::{Binder, bind};
+use crate::Error;
+
+/// How long to wait for a cache; if it takes longer, the next write is refused and tried again.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+impl Binder {
+    pub(super) async fn save_claim(&self, claim: &Object) -> Result<Object, Error> {
+        let saved = self.context.api.update(&PERSISTENT_VOLUME_CLAIMS, claim).await?;
+        Ok(seen(&self.claims, saved).await)
+    }
+
+    pub(super) async fn save_claim_status(&self, claim: &Object) -> Result<Object, Error> {
+        let saved = self.context.api.update_status(&PERSISTENT_VOLUME_CLAIMS, claim).await?;
+        Ok(seen(&self.claims, saved).await)
+    }
+
+    pub(super) async fn save_volume(&self, volume: &Object) -> Result<Object, Error> {
+        let saved = self.context.api.update(&PERSISTENT_VOLUMES, volume).await?;
+        Ok(seen(&self.volumes, saved).await)
+    }
+
+    /// Puts a claim that has no volume in a phase; none if it is in it.
+    pub(super) async fn set_claim_phase(&self, claim: &Object, phase: &str) -> Result<Option<Object>, Error> {
+        match bind::claim_phase(claim, phase) {
+            Some(after) => self.save_claim_status(&after).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Puts a volume in a phase; none if it is in it.
+    pub(super) async fn set_volume_phase(
+        &self,
+        volume: &Object,
+        phase: &str,
+        message: &str,
+    ) -> Result<Option<Object>, Error> {
+        let Some(after) = bind::volume_phase(volume, phase, message) else { return Ok(None) };
+        let saved = self.context.api.update_status(&PERSISTENT_VOLUMES, &after).await?;
+        Ok(Some(seen(&self.volumes, saved).await))
+    }
+
+    pub(super) fn tell_of_claim(&self, claim: &Object, note: Note) {
+        self.context.record(&PERSISTENT_VOLUME_CLAIMS, claim, note);
+    }
+
+    pub(super) fn tell_of_volume(&self, volume: &Object, note: Note) {
+        self.context.record(&PERSISTENT_VOLUMES, volume, note);
+    }
+}
+
+async fn seen(informer: &Informer<Object>, saved: Object) -> Object {
+    let version = Version::parse(saved.version());
+    let _ = timeout(PATIENCE, informer.wait_for(&saved.key(), version)).await;
+    saved
+}

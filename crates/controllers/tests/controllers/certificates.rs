@@ -1,0 +1,117 @@
+//! Certificate requests, from the asking to the certificate, and to their end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mizzen_controllers::{Order, Sign};
+use mizzen_object::{Value, value};
+use mizzen_sdk::resource::CERTIFICATE_SIGNING_REQUESTS;
+
+use crate::cluster::Cluster;
+
+const LOOPS: [&str; 3] = [
+    "certificatesigningrequest-approving-controller",
+    "certificatesigningrequest-cleaner-controller",
+    "certificatesigningrequest-signing-controller",
+];
+/// O=system:nodes, CN=system:node:n1.
+const NODE: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIc01JR1NBZ0VBTURBeEZUQVRCZ05WQkFvTURITjVjM1JsYlRwdWIyUmxjekVYTUJVR0ExVUVBd3dPYzNsegpkR1Z0T201dlpHVTZiakV3V1RBVEJnY3Foa2pPUFFJQkJnZ3Foa2pPUFFNQkJ3TkNBQVFBQTM0UnpiY0VjbUp3CmxObXRUeEE2VXZaNHA1ck8rN2hrVmtlem1ESkNOLzgvdnJ3WWRZQmlvRUJnUmV0OWZJSnBjSWNCeXhHeHAzZmoKZWdaOVpZMnFvQUF3Q2dZSUtvWkl6ajBFQXdJRFNRQXdSZ0loQUt4elVDMnowOFNWNVdYZURucjVUSmZpVGp1QQpMUWNVeVlKdFdYaE1wMitOQWlFQTBWcVpoSGw0em10ZWxla3lKRWtKK1h0aDZxb0paa3liRTgvbERwZENwbFk9Ci0tLS0tRU5EIENFUlRJRklDQVRFIFJFUVVFU1QtLS0tLQo=";
+/// O=devs, O=ops, CN=jane, with other names.
+const JANE: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlJQlNUQ0I4QUlCQURBc01RMHdDd1lEVlFRS0RBUmtaWFp6TVF3d0NnWURWUVFLREFOdmNITXhEVEFMQmdOVgpCQU1NQkdwaGJtVXdXVEFUQmdjcWhrak9QUUlCQmdncWhrak9QUU1CQndOQ0FBUUFBMzRSemJjRWNtSndsTm10ClR4QTZVdlo0cDVyTys3aGtWa2V6bURKQ04vOC92cndZZFlCaW9FQmdSZXQ5ZklKcGNJY0J5eEd4cDNmamVnWjkKWlkycW9HSXdZQVlKS29aSWh2Y05BUWtPTVZNd1VUQU1CZ05WSFJNRUJUQURBUUgvTUVFR0ExVWRFUVE2TURpQwpFR3BoYm1VdVpYaGhiWEJzWlM1amIyMkhCQW9CQWdPQkVHcGhibVZBWlhoaGJYQnNaUzVqYjIyR0RITndhV1ptClpUb3ZMM2d2ZVRBS0JnZ3Foa2pPUFFRREFnTklBREJGQWlCSzhZbHhPTVZjdUFGRUp1TmVtYzNqVDU5UVBTangKVFE2VGhTaEFKUWJoQkFJaEFMQzliSk5XZ0k2SFlKbEkxb2VWRWhobEFiajJxSjl6RFlLS2c3d2tPekJGCi0tLS0tRU5EIENFUlRJRklDQVRFIFJFUVVFU1QtLS0tLQo=";
+
+/// An authority that writes down what it is told to sign.
+struct Clerk;
+
+impl Sign for Clerk {
+    fn sign(&self, order: &Order) -> Result<String, String> {
+        let Order { signer, usages, not_before, not_after, .. } = order;
+        Ok(format!(
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n# {signer} {} {}",
+            usages.join(","),
+            not_after - not_before
+        ))
+    }
+}
+
+async fn cluster() -> Cluster {
+    Cluster::set_up(&LOOPS, |options| options.authority = Some(Arc::new(Clerk))).await
+}
+
+async fn ask(cluster: &Cluster, request: &str, signer: &str, usages: &str, more: &str) {
+    cluster
+        .create(&format!(
+            "{{apiVersion: certificates.k8s.io/v1, kind: CertificateSigningRequest, metadata: {{name: r}}, spec: \
+             {{request: {request}, signerName: {signer}, usages: [{usages}]{more}}}}}"
+        ))
+        .await;
+    cluster.settle().await;
+}
+
+async fn answer(cluster: &Cluster, kind: &str) {
+    let mut request = cluster.get(&CERTIFICATE_SIGNING_REQUESTS, "r").await;
+    let condition = value!({"type": kind, "status": "True", "reason": "ByHand"});
+    request.entry("status").entry("conditions").make_list().push(condition);
+    cluster.api.update_at(&CERTIFICATE_SIGNING_REQUESTS, "approval", &request).await.unwrap();
+    cluster.settle().await;
+}
+
+async fn certificate(cluster: &Cluster) -> String {
+    use base64::Engine as _;
+    let request = cluster.get(&CERTIFICATE_SIGNING_REQUESTS, "r").await;
+    let text =
+        base64::engine::general_purpose::STANDARD.decode(request["status"]["certificate"].str()).unwrap();
+    String::from_utf8(text).unwrap().lines().last().unwrap_or_default().to_string()
+}
+
+fn conditions(request: &Value) -> Vec<(&str, &str, &str)> {
+    let conditions = request["status"]["conditions"].list().iter();
+    conditions.map(|one| (one["type"].str(), one["reason"].str(), one["message"].str())).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_gets_its_certificate_by_itself() {
+    let cluster = cluster().await;
+    ask(&cluster, NODE, "kubernetes.io/kube-apiserver-client-kubelet", "digital signature, client auth", "")
+        .await;
+    let request = cluster.get(&CERTIFICATE_SIGNING_REQUESTS, "r").await;
+    let message = "Auto approving kubelet client certificate after SubjectAccessReview.";
+    assert_eq!(conditions(&request), [("Approved", "AutoApproved", message)]);
+    let year = 365 * 24 * 3600;
+    let wanted =
+        format!("# kubernetes.io/kube-apiserver-client-kubelet digital signature,client auth {year}");
+    assert_eq!(certificate(&cluster).await, wanted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_person_waits_for_a_person() {
+    let cluster = cluster().await;
+    ask(&cluster, JANE, "kubernetes.io/kube-apiserver-client", "client auth", ", expirationSeconds: 3600")
+        .await;
+    assert_eq!(certificate(&cluster).await, "");
+    answer(&cluster, "Approved").await;
+    assert_eq!(certificate(&cluster).await, "# kubernetes.io/kube-apiserver-client client auth 3900");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_signer_does_not_sign_fails() {
+    let cluster = cluster().await;
+    ask(&cluster, JANE, "kubernetes.io/kubelet-serving", "digital signature, server auth", "").await;
+    answer(&cluster, "Approved").await;
+    let request = cluster.get(&CERTIFICATE_SIGNING_REQUESTS, "r").await;
+    let failed = ("Failed", "SignerValidationFailure", "subject organization is not system:nodes");
+    assert_eq!(conditions(&request)[1], failed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn old_requests_are_forgotten() {
+    let cluster = cluster().await;
+    ask(&cluster, JANE, "example.com/mine", "client auth", "").await;
+    cluster.pass(Duration::from_secs(23 * 3600)).await;
+    assert!(cluster.find(&CERTIFICATE_SIGNING_REQUESTS, "r").await.is_some());
+    cluster.pass(Duration::from_secs(2 * 3600)).await;
+    assert!(cluster.find(&CERTIFICATE_SIGNING_REQUESTS, "r").await.is_none());
+    ask(&cluster, JANE, "example.com/mine", "client auth", "").await;
+    answer(&cluster, "Denied").await;
+    cluster.pass(Duration::from_secs(2 * 3600 + 60)).await;
+    assert!(cluster.find(&CERTIFICATE_SIGNING_REQUESTS, "r").await.is_none());
+}

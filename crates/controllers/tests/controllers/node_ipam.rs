@@ -1,0 +1,45 @@
+//! Every node has a block of the cluster's addresses.
+
+use mizzen_sdk::resource::NODES;
+
+use crate::cluster::Cluster;
+
+const LOOP: [&str; 1] = ["node-ipam-controller"];
+
+async fn node(cluster: &Cluster, name: &str, spec: &str) -> String {
+    cluster
+        .create(&format!("{{apiVersion: v1, kind: Node, metadata: {{name: {name}}}, spec: {{{spec}}}}}"))
+        .await;
+    cluster.settle().await;
+    cluster.get(&NODES, name).await["spec"]["podCIDR"].str().to_string()
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_get_blocks_and_the_blocks_of_others_are_left_alone() {
+    let mut cluster = Cluster::with(&[]).await;
+    node(&cluster, "old", "podCIDR: 10.9.0.0/24, podCIDRs: [10.9.0.0/24]").await;
+    cluster.start(&LOOP, |options| options.pod_ranges = vec!["10.9.0.0/22".into()]).await;
+    assert_eq!(node(&cluster, "a", "").await, "10.9.1.0/24");
+    assert_eq!(node(&cluster, "b", "").await, "10.9.2.0/24");
+    assert_eq!(node(&cluster, "c", "").await, "10.9.3.0/24");
+    assert_eq!(node(&cluster, "d", "").await, "");
+    cluster.delete(&NODES, "a").await;
+    cluster.pass(std::time::Duration::from_secs(60)).await;
+    assert_eq!(cluster.get(&NODES, "d").await["spec"]["podCIDR"].str(), "10.9.1.0/24");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_range_nodes_get_nothing() {
+    let cluster = Cluster::with(&LOOP).await;
+    assert_eq!(node(&cluster, "a", "").await, "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_gets_a_block_of_each_family() {
+    let ranges = vec!["10.9.0.0/16".to_string(), "fd00::/56".to_string()];
+    let cluster = Cluster::set_up(&LOOP, |options| options.pod_ranges = ranges).await;
+    node(&cluster, "a", "").await;
+    let node = cluster.get(&NODES, "a").await;
+    let blocks: Vec<_> = node["spec"]["podCIDRs"].list().iter().map(|block| block.str()).collect();
+    assert_eq!(blocks, ["10.9.0.0/24", "fd00::/64"]);
+}

@@ -1,0 +1,237 @@
+//! Nodes that fall silent, and what becomes of their pods.
+
+use std::time::Duration;
+
+use mizzen_object::{Value, time, value};
+use mizzen_sdk::api::ListOptions;
+use mizzen_sdk::resource::{EVENTS, LEASES, NODES, PODS};
+
+use crate::cluster::Cluster;
+
+const BOTH: [&str; 2] = ["node-lifecycle-controller", "taint-eviction-controller"];
+
+async fn node(cluster: &Cluster, name: &str) {
+    let text = format!("{{apiVersion: v1, kind: Node, metadata: {{name: {name}}}}}");
+    cluster.create(&text).await;
+    report(cluster, name, "True").await;
+}
+
+/// The node says how it is, now.
+async fn report(cluster: &Cluster, name: &str, ready: &str) {
+    let now = time::from_unix(cluster.now());
+    let condition =
+        value!({"type": "Ready", "status": ready, "reason": "KubeletReady", "lastHeartbeatTime": now});
+    cluster.change_status(&NODES, name, |status| status.set("conditions", vec![condition])).await;
+}
+
+async fn keep_alive(cluster: &Cluster, names: &[&str], seconds: u64) {
+    for _ in 0..seconds / 10 {
+        cluster.pass(Duration::from_secs(10)).await;
+        for name in names {
+            report(cluster, name, "True").await;
+        }
+    }
+}
+
+async fn pod(cluster: &Cluster, name: &str, node: &str, tolerations: &str) {
+    cluster
+        .create(&format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: default}}, spec: {{nodeName: {node}, \
+             tolerations: {tolerations}, containers: [{{name: c, image: i}}]}}}}"
+        ))
+        .await;
+    let condition = value!({"type": "Ready", "status": "True"});
+    cluster
+        .change_status(&PODS, &format!("default/{name}"), |status| status.set("conditions", vec![condition]))
+        .await;
+}
+
+async fn taints(cluster: &Cluster, name: &str) -> Vec<String> {
+    let node = cluster.get(&NODES, name).await;
+    let text = |taint: &Value| {
+        format!("{}:{}", taint["key"].str().rsplit('/').next().unwrap(), taint["effect"].str())
+    };
+    let mut taints: Vec<String> = node["spec"]["taints"].list().iter().map(text).collect();
+    taints.sort();
+    taints
+}
+
+async fn events(cluster: &Cluster, reason: &str) -> Vec<String> {
+    let options = ListOptions { fields: format!("reason={reason}"), ..ListOptions::default() };
+    let events = cluster.api.list(&EVENTS, "default", &options).await.unwrap();
+    events.iter().map(|event| event["message"].str().to_string()).collect()
+}
+
+fn ready(object: &Value) -> &str {
+    let conditions = object["status"]["conditions"].list();
+    conditions.iter().find(|one| one["type"].str() == "Ready").map_or("", |one| one["status"].str())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_node_is_lost_with_its_pods_and_comes_back() {
+    let cluster = Cluster::with(&BOTH).await;
+    node(&cluster, "a").await;
+    node(&cluster, "b").await;
+    let tolerant = "[{key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 300}]";
+    pod(&cluster, "p", "a", tolerant).await;
+    keep_alive(&cluster, &["b"], 40).await;
+    assert_eq!(ready(&cluster.get(&NODES, "a").await), "True");
+    keep_alive(&cluster, &["b"], 20).await;
+
+    let lost = cluster.get(&NODES, "a").await;
+    let condition = &lost["status"]["conditions"][0];
+    assert_eq!(
+        (condition["reason"].str(), condition["message"].str()),
+        ("NodeStatusUnknown", "Kubelet stopped posting node status.")
+    );
+    assert_eq!(lost["status"]["conditions"].list().len(), 4);
+    assert_eq!(taints(&cluster, "a").await, ["unreachable:NoExecute", "unreachable:NoSchedule"]);
+    assert_eq!(ready(&cluster.get(&PODS, "default/p").await), "False");
+    let told = events(&cluster, "NodeNotReady").await;
+    assert_eq!(told, ["Node a status is now: NodeNotReady", "Node is not ready"]);
+
+    report(&cluster, "a", "True").await;
+    keep_alive(&cluster, &["a", "b"], 10).await;
+    assert_eq!(taints(&cluster, "a").await, [""; 0]);
+    assert_eq!(events(&cluster, "TaintManagerEviction").await, ["Cancelling deletion of Pod default/p"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_keeps_a_node_alive() {
+    let cluster = Cluster::with(&BOTH).await;
+    cluster.create("{apiVersion: v1, kind: Namespace, metadata: {name: kube-node-lease}}").await;
+    node(&cluster, "a").await;
+    cluster.create("{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: a, namespace: kube-node-lease}, spec: {}}").await;
+    for second in 0..12 {
+        cluster.pass(Duration::from_secs(10)).await;
+        let renewed = format!("2026-01-01T00:00:{second:02}.000000Z");
+        cluster
+            .change(&LEASES, "kube-node-lease/a", |lease| lease.entry("spec").set("renewTime", renewed))
+            .await;
+    }
+    assert_eq!(ready(&cluster.get(&NODES, "a").await), "True");
+    cluster.pass(Duration::from_secs(60)).await;
+    assert_eq!(ready(&cluster.get(&NODES, "a").await), "Unknown");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_driven_away_when_no_node_is_ready() {
+    let cluster = Cluster::with(&BOTH).await;
+    node(&cluster, "a").await;
+    node(&cluster, "b").await;
+    cluster.pass(Duration::from_secs(6)).await;
+    report(&cluster, "a", "False").await;
+    cluster.pass(Duration::from_secs(6)).await;
+    assert_eq!(taints(&cluster, "a").await, ["not-ready:NoExecute", "not-ready:NoSchedule"]);
+    report(&cluster, "b", "False").await;
+    cluster.pass(Duration::from_secs(30)).await;
+    assert_eq!(taints(&cluster, "a").await, ["not-ready:NoSchedule"]);
+    assert_eq!(taints(&cluster, "b").await, ["not-ready:NoSchedule"]);
+    report(&cluster, "b", "True").await;
+    cluster.pass(Duration::from_secs(30)).await;
+    assert_eq!(taints(&cluster, "a").await, ["not-ready:NoExecute", "not-ready:NoSchedule"]);
+    assert_eq!(taints(&cluster, "b").await, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_lose_their_pods_one_by_one() {
+    let cluster = Cluster::with(&BOTH).await;
+    let names = ["a", "b", "c", "d", "e"];
+    for name in names {
+        node(&cluster, name).await;
+    }
+    cluster.pass(Duration::from_secs(6)).await;
+    report(&cluster, "a", "False").await;
+    report(&cluster, "b", "False").await;
+    let count = async || {
+        let mut n_driven = 0;
+        for name in names {
+            n_driven += usize::from(taints(&cluster, name).await.contains(&"not-ready:NoExecute".into()));
+        }
+        n_driven
+    };
+    cluster.pass(Duration::from_secs(6)).await;
+    assert_eq!(count().await, 1);
+    cluster.pass(Duration::from_secs(11)).await;
+    assert_eq!(count().await, 2);
+    // Three of five is more than half: the zone is small, so nobody else has to go.
+    report(&cluster, "c", "False").await;
+    cluster.pass(Duration::from_secs(29)).await;
+    assert_eq!(count().await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn coming_and_leaving_is_told() {
+    let cluster = Cluster::with(&BOTH).await;
+    node(&cluster, "a").await;
+    cluster.pass(Duration::from_secs(6)).await;
+    assert_eq!(events(&cluster, "RegisteredNode").await, ["Node a event: Registered Node a in Controller"]);
+    cluster.delete(&NODES, "a").await;
+    cluster.pass(Duration::from_secs(6)).await;
+    assert_eq!(events(&cluster, "RemovingNode").await, ["Node a event: Removing Node a from Controller"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_comes_to_a_node_that_is_not_ready_is_not_ready() {
+    let cluster = Cluster::with(&BOTH).await;
+    node(&cluster, "a").await;
+    node(&cluster, "b").await;
+    report(&cluster, "a", "False").await;
+    cluster.settle().await;
+    let text = "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: default}, spec: {containers: [{name: c, image: i}]}}";
+    cluster.create(text).await;
+    let condition = value!({"type": "Ready", "status": "True"});
+    cluster.change_status(&PODS, "default/p", |status| status.set("conditions", vec![condition])).await;
+    cluster.settle().await;
+    assert_eq!(ready(&cluster.get(&PODS, "default/p").await), "True");
+    let binding = value!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"kind": "Node", "name": "a"}});
+    cluster.api.create_at(&PODS, &"default/p".parse().unwrap(), "binding", &binding).await.unwrap();
+    cluster.settle().await;
+    assert_eq!(ready(&cluster.get(&PODS, "default/p").await), "False");
+}
+
+async fn drive(cluster: &Cluster, on: bool) {
+    let taint = value!({"key": "evict", "value": "now", "effect": "NoExecute"});
+    let taints = if on { vec![taint] } else { vec![] };
+    cluster.change(&NODES, "a", |node| node.entry("spec").set("taints", taints)).await;
+    cluster.settle().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_goes_when_its_time_is_over() {
+    let cluster = Cluster::with(&["taint-eviction-controller"]).await;
+    node(&cluster, "a").await;
+    pod(&cluster, "now", "a", "[]").await;
+    pod(&cluster, "later", "a", "[{key: evict, operator: Exists, effect: NoExecute, tolerationSeconds: 20}]")
+        .await;
+    pod(&cluster, "never", "a", "[{key: evict, operator: Exists}]").await;
+    drive(&cluster, true).await;
+    let going = async |name: &str| cluster.get(&PODS, &format!("default/{name}")).await.is_going();
+    assert!(going("now").await && !going("later").await);
+    let pod = cluster.get(&PODS, "default/now").await;
+    let condition = pod["status"]["conditions"].list().last().unwrap();
+    assert_eq!(
+        (condition["type"].str(), condition["reason"].str()),
+        ("DisruptionTarget", "DeletionByTaintManager")
+    );
+    cluster.pass(Duration::from_secs(18)).await;
+    assert!(!going("later").await);
+    cluster.pass(Duration::from_secs(2)).await;
+    assert!(going("later").await && !going("never").await);
+    let mut told = events(&cluster, "TaintManagerEviction").await;
+    told.sort();
+    assert_eq!(told, ["Marking for deletion Pod default/later", "Marking for deletion Pod default/now"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_stays_when_the_taint_goes_first() {
+    let cluster = Cluster::with(&["taint-eviction-controller"]).await;
+    node(&cluster, "a").await;
+    pod(&cluster, "p", "a", "[{key: evict, operator: Exists, effect: NoExecute, tolerationSeconds: 20}]")
+        .await;
+    drive(&cluster, true).await;
+    drive(&cluster, false).await;
+    cluster.pass(Duration::from_secs(60)).await;
+    assert!(!cluster.get(&PODS, "default/p").await.is_going());
+    assert_eq!(events(&cluster, "TaintManagerEviction").await, ["Cancelling deletion of Pod default/p"]);
+}

@@ -1,0 +1,74 @@
+//! Secrets for the tokens of accounts.
+
+use std::sync::Arc;
+
+use mizzen_object::json;
+use mizzen_sdk::Object;
+use mizzen_sdk::resource::{SECRETS, SERVICE_ACCOUNTS};
+
+use crate::cluster::Cluster;
+
+/// A cluster with the account `robot`, in which tokens are their claims.
+async fn cluster() -> Cluster {
+    let cluster = Cluster::set_up(&["serviceaccount-token-controller"], |options| {
+        options.root_ca = Some("CA".into());
+        options.sign_token = Some(Arc::new(|claims| Some(json::to_string(claims))));
+    })
+    .await;
+    cluster
+        .create("{apiVersion: v1, kind: ServiceAccount, metadata: {name: robot, namespace: default}, secrets: [{name: t}, {name: u}]}")
+        .await;
+    cluster
+}
+
+async fn create_secret(cluster: &Cluster, account: &str) -> Object {
+    let text = format!(
+        "{{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, metadata: {{name: t, namespace: default, annotations: {{kubernetes.io/service-account.name: {account}}}}}}}"
+    );
+    let made = cluster.create(&text).await;
+    cluster.settle().await;
+    made
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_is_filled_and_filled_again() {
+    let cluster = cluster().await;
+    create_secret(&cluster, "robot").await;
+    let filled = cluster.get(&SECRETS, "default/t").await;
+    let account = cluster.get(&SERVICE_ACCOUNTS, "default/robot").await;
+    assert_eq!(filled.annotation("kubernetes.io/service-account.uid"), Some(account.uid()));
+    assert_eq!(filled["data"]["namespace"].str(), "ZGVmYXVsdA==");
+    let change = |secret: &mut Object| {
+        secret.entry("data").remove("token");
+        secret.entry("data").set("ca.crt", "eA==");
+    };
+    cluster.change(&SECRETS, "default/t", change).await;
+    cluster.settle().await;
+    assert_eq!(cluster.get(&SECRETS, "default/t").await["data"], filled["data"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_goes_with_its_account() {
+    let cluster = cluster().await;
+    create_secret(&cluster, "robot").await;
+    cluster.delete(&SERVICE_ACCOUNTS, "default/robot").await;
+    cluster.settle().await;
+    assert_eq!(cluster.find(&SECRETS, "default/t").await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_of_no_account_goes_at_once() {
+    let cluster = cluster().await;
+    create_secret(&cluster, "nobody").await;
+    assert_eq!(cluster.find(&SECRETS, "default/t").await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_account_forgets_a_secret_that_is_gone() {
+    let cluster = cluster().await;
+    create_secret(&cluster, "robot").await;
+    cluster.delete(&SECRETS, "default/t").await;
+    cluster.settle().await;
+    let account = cluster.get(&SERVICE_ACCOUNTS, "default/robot").await;
+    assert_eq!(json::to_string(&account["secrets"]), r#"[{"name":"u"}]"#);
+}

@@ -1,0 +1,299 @@
+//! Claims and volumes that find each other and part, and what keeps them.
+
+use std::time::Duration;
+
+use mizzen_object::value;
+use mizzen_sdk::api::ListOptions;
+use mizzen_sdk::resource::{
+    EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES,
+};
+
+use crate::cluster::Cluster;
+
+const LOOPS: [&str; 3] = [
+    "persistentvolume-binder-controller",
+    "persistentvolume-protection-controller",
+    "persistentvolumeclaim-protection-controller",
+];
+
+async fn volume(cluster: &Cluster, name: &str, size: &str, more: &str) {
+    cluster
+        .create(&format!(
+            "{{apiVersion: v1, kind: PersistentVolume, metadata: {{name: {name}}}, spec: {{capacity: {{storage: {size}}}, \
+             accessModes: [ReadWriteOnce], storageClassName: sc, {more}}}}}"
+        ))
+        .await;
+}
+
+const NFS: &str = "persistentVolumeReclaimPolicy: Retain, nfs: {server: s, path: /x}";
+
+async fn claim(cluster: &Cluster, name: &str, more: &str) {
+    cluster
+        .create(&format!(
+            "{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: {name}, namespace: default}}, spec: \
+             {{accessModes: [ReadWriteOnce], resources: {{requests: {{storage: 3Gi}}}}, {more}}}}}"
+        ))
+        .await;
+    cluster.settle().await;
+}
+
+async fn phase(cluster: &Cluster, name: &str) -> String {
+    let object = match name.split_once('/') {
+        Some(_) => cluster.get(&PERSISTENT_VOLUME_CLAIMS, name).await,
+        None => cluster.get(&PERSISTENT_VOLUMES, name).await,
+    };
+    object["status"]["phase"].str().to_string()
+}
+
+async fn reasons(cluster: &Cluster, name: &str) -> Vec<String> {
+    let options = ListOptions { fields: format!("involvedObject.name={name}"), ..ListOptions::default() };
+    let events = cluster.api.list(&EVENTS, "default", &options).await.unwrap();
+    events.iter().map(|event| event["reason"].str().to_string()).collect()
+}
+
+async fn class(cluster: &Cluster, provisioner: &str, mode: &str) {
+    cluster
+        .create(&format!(
+            "{{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {{name: sc}}, provisioner: {provisioner}, \
+             volumeBindingMode: {mode}}}"
+        ))
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_gets_the_smallest_volume_and_leaves_it_released() {
+    let cluster = Cluster::with(&LOOPS).await;
+    volume(&cluster, "big", "10Gi", NFS).await;
+    volume(&cluster, "fit", "4Gi", NFS).await;
+    volume(&cluster, "small", "2Gi", NFS).await;
+    cluster.settle().await;
+    assert_eq!(phase(&cluster, "fit").await, "Available");
+    claim(&cluster, "c", "storageClassName: sc").await;
+    let bound = cluster.get(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
+    assert_eq!((bound["spec"]["volumeName"].str(), bound["status"]["phase"].str()), ("fit", "Bound"));
+    assert_eq!(bound["status"]["capacity"], value!({"storage": "4Gi"}));
+    assert_eq!(bound.annotation("pv.kubernetes.io/bind-completed"), Some("yes"));
+    assert_eq!(phase(&cluster, "fit").await, "Bound");
+
+    cluster.delete(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
+    cluster.settle().await;
+    assert_eq!(phase(&cluster, "fit").await, "Released");
+    // Another claim of the same name is another claim.
+    claim(&cluster, "c", "storageClassName: sc, volumeName: fit").await;
+    assert_eq!(phase(&cluster, "default/c").await, "Pending");
+    cluster.change(&PERSISTENT_VOLUMES, "fit", |volume| drop(volume.entry("spec").remove("claimRef"))).await;
+    cluster.settle().await;
+    assert_eq!(phase(&cluster, "default/c").await, "Bound");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_waits_for_a_volume_that_comes_later() {
+    let cluster = Cluster::with(&LOOPS).await;
+    claim(&cluster, "c", "storageClassName: sc").await;
+    assert_eq!(phase(&cluster, "default/c").await, "Pending");
+    assert_eq!(reasons(&cluster, "c").await, ["ProvisioningFailed"]);
+    volume(&cluster, "v", "5Gi", NFS).await;
+    cluster.settle().await;
+    assert_eq!(phase(&cluster, "default/c").await, "Bound");
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_claims_never_share_a_volume() {
+    let cluster = Cluster::with(&LOOPS).await;
+    for name in ["a", "b", "c", "d"] {
+        let text = format!(
+            "{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: {name}, namespace: default}}, spec: {{accessModes: [ReadWriteOnce], storageClassName: sc, resources: {{requests: {{storage: 1Gi}}}}}}}}"
+        );
+        cluster.create(&text).await;
+        volume(&cluster, &format!("v{name}"), "5Gi", NFS).await;
+    }
+    cluster.settle().await;
+    let claims = cluster.list(&PERSISTENT_VOLUME_CLAIMS, "default").await;
+    let mut volumes: Vec<_> = claims.iter().map(|claim| claim["spec"]["volumeName"].str()).collect();
+    volumes.sort();
+    assert_eq!(volumes, ["va", "vb", "vc", "vd"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_kept_for_a_claim_is_given_to_no_other() {
+    let cluster = Cluster::with(&LOOPS).await;
+    volume(&cluster, "v", "5Gi", &format!("{NFS}, claimRef: {{namespace: default, name: c}}")).await;
+    claim(&cluster, "other", "storageClassName: sc").await;
+    claim(&cluster, "c", "storageClassName: sc").await;
+    assert_eq!(phase(&cluster, "default/other").await, "Pending");
+    assert_eq!(phase(&cluster, "default/c").await, "Bound");
+    let volume = cluster.get(&PERSISTENT_VOLUMES, "v").await;
+    assert!(volume["metadata"]["annotations"].is_null());
+    assert!(!volume["spec"]["claimRef"]["uid"].str().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_volume_goes_is_lost() {
+    let cluster = Cluster::with(&LOOPS).await;
+    volume(&cluster, "v", "5Gi", NFS).await;
+    claim(&cluster, "c", "storageClassName: sc").await;
+    cluster.delete(&PERSISTENT_VOLUMES, "v").await;
+    cluster.settle().await;
+    assert!(cluster.get(&PERSISTENT_VOLUMES, "v").await.is_going(), "a claim has it");
+    cluster
+        .change(&PERSISTENT_VOLUMES, "v", |volume| drop(volume.entry("metadata").remove("finalizers")))
+        .await;
+    cluster.settle().await;
+    let claim = cluster.get(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
+    assert_eq!(claim["status"], value!({"phase": "Lost"}));
+    assert_eq!(reasons(&cluster, "c").await, ["ClaimLost"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_waits_for_its_first_consumer() {
+    let cluster = Cluster::with(&LOOPS).await;
+    class(&cluster, "example.com/p", "WaitForFirstConsumer").await;
+    volume(&cluster, "v", "5Gi", NFS).await;
+    claim(&cluster, "c", "storageClassName: sc").await;
+    assert_eq!(
+        (phase(&cluster, "default/c").await.as_str(), phase(&cluster, "v").await.as_str()),
+        ("Pending", "Available")
+    );
+    pod(&cluster, "p", "").await;
+    cluster.pass(Duration::from_secs(16)).await;
+    let mut told = reasons(&cluster, "c").await;
+    told.sort();
+    assert_eq!(told, ["WaitForFirstConsumer", "WaitForPodScheduled"]);
+    // The scheduler chooses a volume, or a node for one that is to be made.
+    let name_it = |claim: &mut mizzen_sdk::Object| {
+        claim.entry("metadata").entry("annotations").set("volume.kubernetes.io/selected-node", "n");
+    };
+    cluster.change(&PERSISTENT_VOLUME_CLAIMS, "default/c", name_it).await;
+    cluster.settle().await;
+    let claim = cluster.get(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
+    assert_eq!(claim.annotation("volume.kubernetes.io/storage-provisioner"), Some("example.com/p"));
+    let bind = |volume: &mut mizzen_sdk::Object| {
+        volume
+            .entry("spec")
+            .set("claimRef", value!({"namespace": "default", "name": "c", "uid": (claim.uid())}));
+    };
+    cluster.change(&PERSISTENT_VOLUMES, "v", bind).await;
+    cluster.settle().await;
+    assert_eq!(phase(&cluster, "default/c").await, "Bound");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_without_a_class_gets_the_default_one_later() {
+    let cluster = Cluster::with(&LOOPS).await;
+    claim(&cluster, "c", "volumeMode: Filesystem").await;
+    assert_eq!(reasons(&cluster, "c").await, ["FailedBinding"]);
+    class(&cluster, "example.com/p", "Immediate").await;
+    let say_so = |class: &mut mizzen_sdk::Object| {
+        class
+            .entry("metadata")
+            .entry("annotations")
+            .set("storageclass.kubernetes.io/is-default-class", "true");
+    };
+    cluster.change(&STORAGE_CLASSES, "sc", say_so).await;
+    cluster.settle().await;
+    let claim = cluster.get(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
+    assert_eq!(claim["spec"]["storageClassName"].str(), "sc");
+    assert_eq!(claim.annotation("volume.kubernetes.io/storage-provisioner"), Some("example.com/p"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_nobody_can_delete_fails_and_one_that_is_deleted_goes() {
+    let cluster = Cluster::with(&LOOPS).await;
+    volume(&cluster, "v", "5Gi", "persistentVolumeReclaimPolicy: Delete, nfs: {server: s, path: /x}").await;
+    claim(&cluster, "c", "storageClassName: sc").await;
+    cluster.delete(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
+    cluster.settle().await;
+    let failed = cluster.get(&PERSISTENT_VOLUMES, "v").await;
+    let message = "error getting deleter volume plugin for volume \"v\": no deletable volume plugin matched";
+    assert_eq!((failed["status"]["phase"].str(), failed["status"]["message"].str()), ("Failed", message));
+    assert_eq!(reasons(&cluster, "v").await, ["VolumeFailedDelete"]);
+
+    volume(&cluster, "w", "5Gi", "persistentVolumeReclaimPolicy: Delete, hostPath: {path: /tmp/x}").await;
+    claim(&cluster, "d", "storageClassName: sc").await;
+    cluster.delete(&PERSISTENT_VOLUME_CLAIMS, "default/d").await;
+    cluster.settle().await;
+    assert!(cluster.find(&PERSISTENT_VOLUMES, "w").await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_is_emptied_and_free_again() {
+    let cluster = Cluster::with(&LOOPS).await;
+    volume(&cluster, "v", "5Gi", "persistentVolumeReclaimPolicy: Recycle, nfs: {server: s, path: /x}").await;
+    claim(&cluster, "c", "storageClassName: sc").await;
+    cluster.delete(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
+    cluster.settle().await;
+    let pod = cluster.get(&PODS, "default/recycler-for-v").await;
+    assert_eq!(pod["spec"]["volumes"][0]["nfs"]["path"].str(), "/x");
+    cluster.change_status(&PODS, "default/recycler-for-v", |status| status.set("phase", "Succeeded")).await;
+    cluster.settle().await;
+    let free = cluster.get(&PERSISTENT_VOLUMES, "v").await;
+    assert_eq!((free["status"]["phase"].str(), free["spec"]["claimRef"].is_null()), ("Available", true));
+    assert_eq!(reasons(&cluster, "v").await, ["VolumeRecycled"]);
+    assert!(cluster.find(&PODS, "default/recycler-for-v").await.is_none());
+}
+
+async fn pod(cluster: &Cluster, name: &str, node: &str) {
+    cluster
+        .create(&format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: default}}, spec: {{nodeName: \"{node}\", \
+             containers: [{{name: c, image: i}}], volumes: [{{name: v, persistentVolumeClaim: {{claimName: c}}}}]}}}}"
+        ))
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_stays_while_a_pod_on_a_node_uses_it() {
+    let cluster = Cluster::with(&LOOPS).await;
+    claim(&cluster, "c", "storageClassName: sc").await;
+    pod(&cluster, "scheduled", "n").await;
+    pod(&cluster, "waiting", "").await;
+    cluster.settle().await;
+    cluster.delete(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
+    cluster.pass(Duration::from_secs(60)).await;
+    assert!(cluster.get(&PERSISTENT_VOLUME_CLAIMS, "default/c").await.is_going());
+    let options = mizzen_sdk::api::DeleteOptions { grace_seconds: Some(0), ..Default::default() };
+    cluster.api.delete(&PODS, &"default/scheduled".parse().unwrap(), &options).await.unwrap();
+    cluster.settle().await;
+    assert!(cluster.find(&PERSISTENT_VOLUME_CLAIMS, "default/c").await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_class_of_attributes_stays_while_it_is_named() {
+    let cluster = Cluster::with(&["volumeattributesclass-protection-controller"]).await;
+    cluster.create("{apiVersion: storage.k8s.io/v1, kind: VolumeAttributesClass, metadata: {name: gold}, driverName: example.com, parameters: {a: b}}").await;
+    claim(&cluster, "c", "volumeAttributesClassName: gold").await;
+    cluster.delete(&VOLUME_ATTRIBUTES_CLASSES, "gold").await;
+    cluster.settle().await;
+    assert!(cluster.get(&VOLUME_ATTRIBUTES_CLASSES, "gold").await.is_going());
+    let strip = |claim: &mut mizzen_sdk::Object| drop(claim.entry("metadata").remove("finalizers"));
+    cluster.change(&PERSISTENT_VOLUME_CLAIMS, "default/c", strip).await;
+    cluster.delete(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
+    cluster.settle().await;
+    assert!(cluster.find(&VOLUME_ATTRIBUTES_CLASSES, "gold").await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_gets_the_claim_of_a_volume_that_it_brings_along() {
+    let cluster = Cluster::with(&["ephemeral-volume-controller"]).await;
+    let template = "{metadata: {labels: {l: x}}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}";
+    let with_volume = |name: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: default}}, spec: {{containers: [{{name: c, image: i}}], \
+             volumes: [{{name: v, ephemeral: {{volumeClaimTemplate: {template}}}}}]}}}}"
+        )
+    };
+    let pod = cluster.create(&with_volume("p")).await;
+    cluster.settle().await;
+    let claim = cluster.get(&PERSISTENT_VOLUME_CLAIMS, "default/p-v").await;
+    assert!(claim.is_controlled_by(pod.uid()));
+    assert_eq!(claim.label("l"), Some("x"));
+    // Somebody else's claim of that name is left alone.
+    claim_of_nobody(&cluster, "q-v").await;
+    cluster.create(&with_volume("q")).await;
+    cluster.settle().await;
+    assert_eq!(reasons(&cluster, "q").await, ["FailedBinding"]);
+}
+
+async fn claim_of_nobody(cluster: &Cluster, name: &str) {
+    claim(cluster, name, "storageClassName: sc").await;
+}
