@@ -104,17 +104,17 @@ impl Parts {
     }
 }
 
-/// Serves until a signal says to stop.
-pub fn serve(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
+/// Serves until a signal says to stop. Nodes get blocks of `pod_ranges`, if there are any.
+pub fn serve(args: &ServerArgs, parts: Parts, pod_ranges: Vec<String>) -> Result<(), ComposeError> {
     log::init();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(STACK).build()?;
-    let outcome = runtime.block_on(run(args, parts));
+    let outcome = runtime.block_on(run(args, parts, pod_ranges));
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome
 }
 
-async fn run(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
+async fn run(args: &ServerArgs, parts: Parts, pod_ranges: Vec<String>) -> Result<(), ComposeError> {
     let started = Instant::now();
     let plugins = args.plugins(parts.plugins())?;
     let admission = admission(args.admission_control_config_file.as_deref())?;
@@ -126,6 +126,7 @@ async fn run(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
         Some(directory) => Authority::open(directory)?,
         None => Authority::in_memory()?,
     };
+    let authority = Arc::new(authority);
     let front_proxy = Authority::front_proxy(directory.as_deref())?;
     let registry = Registry::new(store.clone(), Arc::new(WallClock), Arc::new(SystemRandom));
     let token_key = match &directory {
@@ -160,7 +161,7 @@ async fn run(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
     write_kubeconfig(&authority, address, &file)?;
     tokio::spawn(expire(registry));
     tokio::spawn(flow_status::keep(server.clone()));
-    let loops = (parts == Parts::Whole).then(|| Loops::start(&server));
+    let loops = (parts == Parts::Whole).then(|| Loops::start(&server, authority, pod_ranges));
     if let Some(loops) = &loops {
         loops.synced().await;
     }

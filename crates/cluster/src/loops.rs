@@ -6,17 +6,22 @@ use kube::Client;
 use mizzen_apiserver::{Server, User};
 use mizzen_controllers as controllers;
 
+use crate::pki::Authority;
+
 /// The loops at work. They stop when this is dropped.
 pub struct Loops {
     controllers: controllers::Handle,
 }
 
 impl Loops {
-    /// Starts the loops beside `server`.
-    pub fn start(server: &Server) -> Loops {
+    /// Starts the loops beside `server`; they sign certificates by `authority`, and nodes get blocks of `pod_ranges`.
+    pub fn start(server: &Server, authority: Arc<Authority>, pod_ranges: Vec<String>) -> Loops {
         let server = server.clone();
         let clients: controllers::Clients = Arc::new(move |name| controller_client(&server, name));
-        Loops { controllers: controllers::start(controllers::Options::new(clients)) }
+        let mut options = controllers::Options::new(clients);
+        options.authority = Some(authority);
+        options.pod_ranges = pod_ranges;
+        Loops { controllers: controllers::start(options) }
     }
 
     /// Waits until every loop knows what there is.

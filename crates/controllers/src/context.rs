@@ -13,8 +13,8 @@ use mizzen_sdk::queue::Queue;
 use mizzen_sdk::seam::{self, Chance, Clock};
 use mizzen_sdk::{Key, Object, Resource};
 
-use crate::certificates::Sign;
 use crate::census::Census;
+use crate::certificates::Sign;
 
 /// The way to the API for the loop of a name; for the caches that all share, the name is empty.
 pub type Clients = Arc<dyn Fn(&str) -> Client + Send + Sync>;

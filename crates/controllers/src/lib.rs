@@ -12,6 +12,7 @@ mod certificates;
 mod common;
 mod context;
 mod cronjob;
+mod daemonset;
 mod deployment;
 mod disruption;
 mod endpoint_slice_mirroring;
@@ -19,10 +20,12 @@ mod endpoint_slices;
 mod endpoints;
 mod ephemeral_volume;
 mod garbage_collector;
+mod history;
 mod job;
 mod namespace;
 mod node_ipam;
 mod node_lifecycle;
+mod pod_gc;
 mod pod_index;
 mod protection;
 mod refused;
@@ -34,15 +37,17 @@ mod select;
 mod service_account_tokens;
 mod serviceaccount;
 mod services;
+mod statefulset;
 mod taint;
 mod taint_eviction;
+mod ttl;
 mod ttl_after_finished;
 mod volume_binder;
 mod work;
 
 pub use certificates::{Order, Sign};
-pub use node_ipam::{RangeError, check_range};
 pub use context::{Clients, Context, Options, SignToken};
+pub use node_ipam::{RangeError, check_range};
 pub use run::{Handle, names, start};
 pub use work::{After, Error, Reconcile, Work};
 
@@ -56,6 +61,7 @@ const LOOPS: &[(&str, Start)] = &[
     ("certificatesigningrequest-cleaner-controller", certificates::start_cleaning),
     ("certificatesigningrequest-signing-controller", certificates::start_signing),
     ("cronjob-controller", cronjob::start),
+    ("daemonset-controller", daemonset::start),
     ("deployment-controller", deployment::start),
     ("disruption-controller", disruption::start),
     ("endpoints-controller", endpoints::start),
@@ -71,14 +77,17 @@ const LOOPS: &[(&str, Start)] = &[
     ("persistentvolume-binder-controller", volume_binder::start),
     ("persistentvolume-protection-controller", protection::start_volumes),
     ("persistentvolumeclaim-protection-controller", protection::start_claims),
+    ("pod-garbage-collector-controller", pod_gc::start),
     ("replicaset-controller", replicaset::start_replica_sets),
     ("replicationcontroller-controller", replicaset::start_replication_controllers),
     ("resourceclaim-controller", resource_claim::start),
     ("root-ca-certificate-publisher-controller", root_ca::start),
     ("serviceaccount-controller", serviceaccount::start),
     ("serviceaccount-token-controller", service_account_tokens::start),
+    ("statefulset-controller", statefulset::start),
     ("taint-eviction-controller", taint_eviction::start),
     ("token-cleaner-controller", bootstrap::start_cleaner),
     ("ttl-after-finished-controller", ttl_after_finished::start),
+    ("ttl-controller", ttl::start),
     ("volumeattributesclass-protection-controller", protection::start_attributes_classes),
 ];

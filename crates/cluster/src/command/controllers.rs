@@ -7,6 +7,7 @@ use clap::Args;
 use mizzen_controllers as controllers;
 
 use super::lead::{self, LeadError};
+use super::up::pod_range;
 use crate::connect::connect;
 
 /// Run the control loops alone, against any Kubernetes API server. Of several that run, one works.
@@ -20,6 +21,9 @@ pub struct Controllers {
     /// The loops to run; all if none is named
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = known)]
     controllers: Vec<String>,
+    /// The addresses of pods, of which every node gets a block; one range per family, or none
+    #[arg(long, value_name = "RANGE,…", value_delimiter = ',', value_parser = pod_range)]
+    cluster_cidr: Vec<String>,
     /// Work without asking whether another does
     #[arg(long)]
     no_leader_elect: bool,
@@ -44,6 +48,7 @@ impl Controllers {
             let shared = client.clone();
             let mut options = controllers::Options::new(Arc::new(move |_| shared.clone()));
             options.loops = self.controllers;
+            options.pod_ranges = self.cluster_cidr;
             lead::lead(client, lease, "the loops", async {
                 let handle = controllers::start(options);
                 handle.synced().await;

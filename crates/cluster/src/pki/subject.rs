@@ -1,7 +1,8 @@
 //! Whom a client certificate names: a user, their uid, and any number of groups.
 //!
 //! `rcgen` keeps one attribute of a kind in a name, and a user may be in many groups. So the certificate that it
-//! makes is taken apart, given the name that it should have, and signed again.
+//! makes is taken apart, given the name that it should have, and signed again. In the same way it is given the key of
+//! somebody who asks for a certificate.
 
 use rcgen::{Error, SigningKey};
 
@@ -32,21 +33,7 @@ pub struct Subject<'a> {
 impl Subject<'_> {
     /// `certificate` with this subject, signed by `key`; both are DER.
     pub fn put_into(&self, certificate: &[u8], key: &impl SigningKey) -> Result<Vec<u8>, Error> {
-        let (signed, rest) = split(contents(certificate)?)?;
-        let (algorithm, _) = split(rest)?;
-        let signed = self.replace(contents(signed)?)?;
-        let signature = [&[0], key.sign(&signed)?.as_slice()].concat();
-        Ok(wrap(SEQUENCE, &[&signed, algorithm, &wrap(BIT_STRING, &[&signature])]))
-    }
-
-    fn replace(&self, signed: &[u8]) -> Result<Vec<u8>, Error> {
-        let mut at_subject = signed;
-        for _ in 0..BEFORE_SUBJECT {
-            at_subject = split(at_subject)?.1;
-        }
-        let (_, after) = split(at_subject)?;
-        let before = &signed[..signed.len() - at_subject.len()];
-        Ok(wrap(SEQUENCE, &[before, &self.encode(), after]))
+        put_into(certificate, &self.encode(), None, key)
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -57,6 +44,46 @@ impl Subject<'_> {
         let names: Vec<Vec<u8>> = attributes.map(|(kind, text)| attribute(kind, text)).collect();
         wrap(SEQUENCE, &[&names.concat()])
     }
+}
+
+/// Whose a certificate is, as its request says it: both are DER.
+pub struct Owner<'a> {
+    /// Whom it names.
+    pub subject: &'a [u8],
+    /// Their public key, with its kind.
+    pub key: &'a [u8],
+}
+
+impl Owner<'_> {
+    /// `certificate` for this owner, signed by `key`.
+    pub fn put_into(&self, certificate: &[u8], key: &impl SigningKey) -> Result<Vec<u8>, Error> {
+        put_into(certificate, self.subject, Some(self.key), key)
+    }
+}
+
+fn put_into(
+    certificate: &[u8],
+    subject: &[u8],
+    public_key: Option<&[u8]>,
+    key: &impl SigningKey,
+) -> Result<Vec<u8>, Error> {
+    let (signed, rest) = split(contents(certificate)?)?;
+    let (algorithm, _) = split(rest)?;
+    let signed = replace(contents(signed)?, subject, public_key)?;
+    let signature = [&[0], key.sign(&signed)?.as_slice()].concat();
+    Ok(wrap(SEQUENCE, &[&signed, algorithm, &wrap(BIT_STRING, &[&signature])]))
+}
+
+/// What is signed, with another subject and, if one is given, another key.
+fn replace(signed: &[u8], subject: &[u8], public_key: Option<&[u8]>) -> Result<Vec<u8>, Error> {
+    let mut at_subject = signed;
+    for _ in 0..BEFORE_SUBJECT {
+        at_subject = split(at_subject)?.1;
+    }
+    let (_, at_key) = split(at_subject)?;
+    let (old_key, after) = split(at_key)?;
+    let before = &signed[..signed.len() - at_subject.len()];
+    Ok(wrap(SEQUENCE, &[before, subject, public_key.unwrap_or(old_key), after]))
 }
 
 fn attribute(kind: &[u8], text: &str) -> Vec<u8> {

@@ -149,7 +149,7 @@ mod tests {
         let conditions: Vec<Value> =
             conditions.iter().map(|kind| value!({"type": (*kind), "status": "True"})).collect();
         let object = value!({"spec": {"signerName": signer}, "status": {"conditions": conditions}});
-        assert_eq!(is_due(&object), wanted, "{signer} {conditions:?}");
+        assert_eq!(is_due(&object), wanted, "{signer} {object:?}");
     }
 
     #[test]

@@ -13,4 +13,6 @@ pub mod percent;
 pub mod pod;
 pub mod pods;
 pub mod rank;
+pub mod seen;
 pub mod template;
+pub mod wake;

@@ -75,7 +75,7 @@ mod tests {
 
     fn waiting(rate: f64) -> Waiting {
         let mut waiting = Waiting::new(rate, at(0));
-        ["a", "b", "c", "b"].map(|node| waiting.add(node));
+        ["a", "b", "c", "b"].iter().for_each(|node| waiting.add(node));
         waiting
     }
 

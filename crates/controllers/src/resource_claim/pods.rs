@@ -1,5 +1,7 @@
 //! What does a pod with resource claims need? Those of templates are made, and those that it has once it runs are reserved.
 
+use std::sync::Arc;
+
 use mizzen_object::{Value, value};
 use mizzen_sdk::api::Patch;
 use mizzen_sdk::cache::Version;
@@ -9,7 +11,7 @@ use mizzen_sdk::resource::{PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS};
 use mizzen_sdk::{Key, Object};
 
 use super::OF_POD;
-use super::names::{Claim, claim, entries};
+use super::names::{Claim, claim, entries, is_done};
 use crate::{After, Context, Error, Reconcile};
 
 /// Says on a claim for which entry of a pod it was made.
@@ -30,9 +32,9 @@ pub(super) struct Pods {
 
 impl Reconcile for Pods {
     async fn reconcile(&self, key: &Key) -> Result<After, Error> {
-        let Some(pod) = self.pods.lister().by_key(key)?.filter(|pod| !pod.is_going()) else {
-            return Ok(After::Done);
-        };
+        // Who is done needs nothing; what was made for it goes, and must not be made again.
+        let needs = |pod: &Arc<Object>| !pod.is_going() && !is_done(pod);
+        let Some(pod) = self.pods.lister().by_key(key)?.filter(needs) else { return Ok(After::Done) };
         let mut made = Vec::new();
         for entry in entries(&pod) {
             match self.provide(&pod, entry).await {
@@ -86,7 +88,7 @@ impl Pods {
     /// A claim that was made although the pod's status does not say so.
     fn made_before(&self, pod: &Object, entry: &Value) -> Result<Option<String>, Error> {
         let owned = self.claims.lister().by_index(OF_POD, pod.uid()).unwrap_or(Ok(Vec::new()))?;
-        let is_it = |claim: &&std::sync::Arc<Object>| claim.annotation(ENTRY) == Some(entry["name"].str());
+        let is_it = |claim: &&Arc<Object>| claim.annotation(ENTRY) == Some(entry["name"].str());
         Ok(owned.iter().find(is_it).map(|claim| claim.name().to_string()))
     }
 

@@ -1,8 +1,9 @@
 //! Certificate requests, from the asking to the certificate, and to their end.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use base64::Engine as _;
 use mizzen_controllers::{Order, Sign};
 use mizzen_object::{Value, value};
 use mizzen_sdk::resource::CERTIFICATE_SIGNING_REQUESTS;
@@ -19,22 +20,37 @@ const NODE: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIc01JR1NB
 /// O=devs, O=ops, CN=jane, with other names.
 const JANE: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlJQlNUQ0I4QUlCQURBc01RMHdDd1lEVlFRS0RBUmtaWFp6TVF3d0NnWURWUVFLREFOdmNITXhEVEFMQmdOVgpCQU1NQkdwaGJtVXdXVEFUQmdjcWhrak9QUUlCQmdncWhrak9QUU1CQndOQ0FBUUFBMzRSemJjRWNtSndsTm10ClR4QTZVdlo0cDVyTys3aGtWa2V6bURKQ04vOC92cndZZFlCaW9FQmdSZXQ5ZklKcGNJY0J5eEd4cDNmamVnWjkKWlkycW9HSXdZQVlKS29aSWh2Y05BUWtPTVZNd1VUQU1CZ05WSFJNRUJUQURBUUgvTUVFR0ExVWRFUVE2TURpQwpFR3BoYm1VdVpYaGhiWEJzWlM1amIyMkhCQW9CQWdPQkVHcGhibVZBWlhoaGJYQnNaUzVqYjIyR0RITndhV1ptClpUb3ZMM2d2ZVRBS0JnZ3Foa2pPUFFRREFnTklBREJGQWlCSzhZbHhPTVZjdUFGRUp1TmVtYzNqVDU5UVBTangKVFE2VGhTaEFKUWJoQkFJaEFMQzliSk5XZ0k2SFlKbEkxb2VWRWhobEFiajJxSjl6RFlLS2c3d2tPekJGCi0tLS0tRU5EIENFUlRJRklDQVRFIFJFUVVFU1QtLS0tLQo=";
 
+/// Any certificate.
+const CERTIFICATE: &str = "\
+-----BEGIN CERTIFICATE-----\n\
+MIIBcDCCARWgAwIBAgIUV2YB0wBT3il14SBJozbZQ/v3XAMwCgYIKoZIzj0EAwIw\n\
+DDEKMAgGA1UEAwwBeDAgFw0yNjExMTUxNzAxMTRaGA8yMTI2MTAyMjE3MDExNFow\n\
+DDEKMAgGA1UEAwwBeDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABAADfhHNtwRy\n\
+YnCU2a1PEDpS9ninms77uGRWR7OYMkI3/z++vBh1gGKgQGBF6318gmlwhwHLEbGn\n\
+d+N6Bn1ljaqjUzBRMB0GA1UdDgQWBBTXAhDeta7I+tg57P1TwMxMQfJpRTAfBgNV\n\
+HSMEGDAWgBTXAhDeta7I+tg57P1TwMxMQfJpRTAPBgNVHRMBAf8EBTADAQH/MAoG\n\
+CCqGSM49BAMCA0kAMEYCIQC6JQW937ZMbjGQmzYxBa+KPQVeoMFQbJIExee/g8FA\n\
+MwIhAPlu9Q4EUnm4i5KHv8uZNWaArn0yraLTsZVAM4W1alFx\n\
+-----END CERTIFICATE-----\n\
+";
+
 /// An authority that writes down what it is told to sign.
-struct Clerk;
+#[derive(Clone, Default)]
+struct Clerk(Arc<Mutex<Vec<String>>>);
 
 impl Sign for Clerk {
     fn sign(&self, order: &Order) -> Result<String, String> {
         let Order { signer, usages, not_before, not_after, .. } = order;
-        Ok(format!(
-            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n# {signer} {} {}",
-            usages.join(","),
-            not_after - not_before
-        ))
+        let line = format!("{signer}: {} for {}", usages.join(", "), not_after - not_before);
+        self.0.lock().unwrap().push(line);
+        Ok(CERTIFICATE.into())
     }
 }
 
-async fn cluster() -> Cluster {
-    Cluster::set_up(&LOOPS, |options| options.authority = Some(Arc::new(Clerk))).await
+async fn cluster() -> (Cluster, Clerk) {
+    let clerk = Clerk::default();
+    let authority = Arc::new(clerk.clone());
+    (Cluster::set_up(&LOOPS, |options| options.authority = Some(authority)).await, clerk)
 }
 
 async fn ask(cluster: &Cluster, request: &str, signer: &str, usages: &str, more: &str) {
@@ -55,12 +71,11 @@ async fn answer(cluster: &Cluster, kind: &str) {
     cluster.settle().await;
 }
 
-async fn certificate(cluster: &Cluster) -> String {
-    use base64::Engine as _;
+async fn is_issued(cluster: &Cluster) -> bool {
     let request = cluster.get(&CERTIFICATE_SIGNING_REQUESTS, "r").await;
     let text =
         base64::engine::general_purpose::STANDARD.decode(request["status"]["certificate"].str()).unwrap();
-    String::from_utf8(text).unwrap().lines().last().unwrap_or_default().to_string()
+    text == CERTIFICATE.as_bytes()
 }
 
 fn conditions(request: &Value) -> Vec<(&str, &str, &str)> {
@@ -70,31 +85,33 @@ fn conditions(request: &Value) -> Vec<(&str, &str, &str)> {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_gets_its_certificate_by_itself() {
-    let cluster = cluster().await;
+    let (cluster, clerk) = cluster().await;
     ask(&cluster, NODE, "kubernetes.io/kube-apiserver-client-kubelet", "digital signature, client auth", "")
         .await;
     let request = cluster.get(&CERTIFICATE_SIGNING_REQUESTS, "r").await;
     let message = "Auto approving kubelet client certificate after SubjectAccessReview.";
     assert_eq!(conditions(&request), [("Approved", "AutoApproved", message)]);
+    assert!(is_issued(&cluster).await);
     let year = 365 * 24 * 3600;
     let wanted =
-        format!("# kubernetes.io/kube-apiserver-client-kubelet digital signature,client auth {year}");
-    assert_eq!(certificate(&cluster).await, wanted);
+        format!("kubernetes.io/kube-apiserver-client-kubelet: digital signature, client auth for {year}");
+    assert_eq!(*clerk.0.lock().unwrap(), [wanted]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_person_waits_for_a_person() {
-    let cluster = cluster().await;
+    let (cluster, clerk) = cluster().await;
     ask(&cluster, JANE, "kubernetes.io/kube-apiserver-client", "client auth", ", expirationSeconds: 3600")
         .await;
-    assert_eq!(certificate(&cluster).await, "");
+    assert!(!is_issued(&cluster).await);
     answer(&cluster, "Approved").await;
-    assert_eq!(certificate(&cluster).await, "# kubernetes.io/kube-apiserver-client client auth 3900");
+    assert!(is_issued(&cluster).await);
+    assert_eq!(*clerk.0.lock().unwrap(), ["kubernetes.io/kube-apiserver-client: client auth for 3900"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_a_signer_does_not_sign_fails() {
-    let cluster = cluster().await;
+    let (cluster, _) = cluster().await;
     ask(&cluster, JANE, "kubernetes.io/kubelet-serving", "digital signature, server auth", "").await;
     answer(&cluster, "Approved").await;
     let request = cluster.get(&CERTIFICATE_SIGNING_REQUESTS, "r").await;
@@ -104,7 +121,7 @@ async fn what_a_signer_does_not_sign_fails() {
 
 #[tokio::test(start_paused = true)]
 async fn old_requests_are_forgotten() {
-    let cluster = cluster().await;
+    let (cluster, _) = cluster().await;
     ask(&cluster, JANE, "example.com/mine", "client auth", "").await;
     cluster.pass(Duration::from_secs(23 * 3600)).await;
     assert!(cluster.find(&CERTIFICATE_SIGNING_REQUESTS, "r").await.is_some());

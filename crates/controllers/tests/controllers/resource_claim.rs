@@ -65,7 +65,7 @@ async fn a_running_pod_shares_its_claim_and_gives_it_back() {
         .await;
     cluster.settle().await;
     assert!(!cluster.get(&RESOURCE_CLAIMS, "default/mine").await["status"]["allocation"].is_null());
-    let user = "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: default}, spec: {nodeName: n, containers: [{name: c, image: i}], resourceClaims: [{name: gpu, resourceClaimName: mine}]}}";
+    let user = "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: default}, spec: {nodeName: n1, containers: [{name: c, image: i}], resourceClaims: [{name: gpu, resourceClaimName: mine}]}}";
     let made = cluster.create(user).await;
     cluster.settle().await;
     let claim = cluster.get(&RESOURCE_CLAIMS, "default/mine").await;
@@ -86,7 +86,7 @@ async fn a_running_pod_shares_its_claim_and_gives_it_back() {
 async fn a_claim_made_for_a_pod_goes_when_the_pod_is_done() {
     let cluster = Cluster::with(&["resourceclaim-controller"]).await;
     cluster.create(TEMPLATE).await;
-    cluster.create(&pod("p", "n")).await;
+    cluster.create(&pod("p", "n1")).await;
     cluster.settle().await;
     assert_eq!(cluster.list(&RESOURCE_CLAIMS, "default").await.len(), 1);
     cluster.change_status(&PODS, "default/p", |status| status.set("phase", "Succeeded")).await;

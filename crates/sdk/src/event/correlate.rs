@@ -50,6 +50,8 @@ pub(super) struct Correlator {
     spam: Memory<Tokens>,
     similar: Memory<Similar>,
     known: Memory<Known>,
+    /// The time in the name that was given last, in nanoseconds: two that happen at once need two names.
+    named: i128,
 }
 
 struct Tokens {
@@ -76,6 +78,7 @@ impl Correlator {
             spam: Memory::new(memory),
             similar: Memory::new(memory),
             known: Memory::new(memory),
+            named: i128::MIN,
         }
     }
 
@@ -122,8 +125,11 @@ impl Correlator {
         let combined = occurrence.note.message.starts_with("(combined");
         let message = if combined { "" } else { &occurrence.note.message };
         let key = format!("{}|{message}", kind(&occurrence));
-        let name = event_name(&occurrence);
-        let known = self.known.get(key, || Known { name, count: 0, first: occurrence.at });
+        let named = &mut self.named;
+        let known = self.known.get(key, || {
+            *named = occurrence.at.as_nanosecond().max(named.saturating_add(1));
+            Known { name: event_name(&occurrence, *named), count: 0, first: occurrence.at }
+        });
         known.count += 1;
         Told { name: known.name.clone(), count: known.count, first: known.first, occurrence }
     }
@@ -156,8 +162,8 @@ const LONGEST_NAME: usize = 253;
 
 /// The object's name and the time, as client-go names events. Where that is no name of an event (roles may be called
 /// `system:node`), a number stands for the object.
-fn event_name(occurrence: &Occurrence) -> String {
-    let time = format!("{:x}", occurrence.at.as_nanosecond());
+fn event_name(occurrence: &Occurrence, nanos: i128) -> String {
+    let time = format!("{nanos:x}");
     let name = occurrence.regarding.name.as_deref().unwrap_or_default();
     let plain = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit();
     let fits = name.len() + 1 + time.len() <= LONGEST_NAME

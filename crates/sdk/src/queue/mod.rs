@@ -160,9 +160,10 @@ impl<T: Eq + Hash + Clone + Send + Sync + 'static> Queue<T> {
         }
     }
 
-    /// Waits until a delayed key is due or something else happens. Only one of those who wait does this.
+    /// Waits until a delayed key is due or something else happens. One of those who wait does this; when an earlier key
+    /// comes, whoever is woken does.
     async fn watch_clock(&self, due: Instant, woken: Notified<'_>) {
-        let mut watch = ClockWatch { queue: self, is_given_up: true };
+        let mut watch = ClockWatch { queue: self, due, is_given_up: true };
         tokio::select! {
             () = woken => {}
             () = sleep_until(due) => {}
@@ -252,12 +253,13 @@ enum Next<T> {
 /// A worker who watches the clock for all. If he gives up, another takes over.
 struct ClockWatch<'a, T: Eq + Hash + Clone + Send + Sync + 'static> {
     queue: &'a Queue<T>,
+    due: Instant,
     is_given_up: bool,
 }
 
 impl<T: Eq + Hash + Clone + Send + Sync + 'static> Drop for ClockWatch<'_, T> {
     fn drop(&mut self) {
-        self.queue.lock().is_watched = false;
+        self.queue.lock().end_watch(self.due);
         if self.is_given_up {
             self.queue.0.ready.notify_one();
         }

@@ -20,8 +20,8 @@ pub(super) struct State<T> {
     working: usize,
     tickets: u64,
     is_closed: bool,
-    /// Whether somebody watches the clock for delayed keys.
-    pub is_watched: bool,
+    /// Until when somebody watches the clock for delayed keys.
+    watched: Option<Instant>,
     pub metrics: Metrics,
 }
 
@@ -48,7 +48,7 @@ impl<T: Eq + Hash + Clone> State<T> {
             working: 0,
             tickets: 0,
             is_closed: false,
-            is_watched: false,
+            watched: None,
             metrics: Metrics::new(name),
         }
     }
@@ -106,9 +106,14 @@ impl<T: Eq + Hash + Clone> State<T> {
         if self.is_closed && !self.will_come_again() {
             return Next::Closed;
         }
-        let due = self.delayed.next_due().filter(|_| !self.is_watched);
-        self.is_watched |= due.is_some();
+        let due = self.delayed.next_due().filter(|due| self.watched.is_none_or(|known| *due < known));
+        self.watched = due.or(self.watched);
         Next::Nothing { due }
+    }
+
+    /// Ends a watch of the clock, unless somebody has taken it over who is to watch for an earlier key.
+    pub fn end_watch(&mut self, due: Instant) {
+        self.watched = self.watched.filter(|watched| *watched != due);
     }
 
     fn hand_out(&mut self, waiting: Waiting<T>, now: Instant) -> Option<T> {
@@ -140,7 +145,7 @@ impl<T: Eq + Hash + Clone> State<T> {
 
     /// Whether somebody else should be woken: there is more to take, or a clock to be watched.
     pub fn has_more(&mut self) -> bool {
-        self.waiting > 0 || !self.is_watched && self.delayed.next_due().is_some()
+        self.waiting > 0 || self.watched.is_none() && self.delayed.next_due().is_some()
     }
 
     /// Whether a key that a worker has was added again and is handed out once more.

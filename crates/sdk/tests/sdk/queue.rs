@@ -51,6 +51,23 @@ async fn done_without_work_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_earlier_key_comes_on_time_whoever_watches_the_clock() {
+    let queue = Queue::new("test");
+    queue.add_after("late", 1000 * SECOND);
+    let worker = |queue: Queue<&'static str>| async move { queue.get().await };
+    let mut workers: tokio::task::JoinSet<_> = (0..3).map(|_| worker(queue.clone())).collect();
+    tokio::task::yield_now().await;
+    for key in ["first", "second"] {
+        queue.add_after(key, SECOND);
+        let taken = timeout(2 * SECOND, workers.join_next()).await;
+        assert_eq!(taken.expect("it is due").expect("a worker is left").unwrap(), Some(key));
+    }
+    let start = Instant::now();
+    assert_eq!(workers.join_next().await.expect("a worker is left").unwrap(), Some("late"));
+    assert_eq!(start.elapsed().as_secs(), 998);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_delayed_key_comes_when_it_is_due() {
     let queue = Queue::new("test");
     let start = Instant::now();

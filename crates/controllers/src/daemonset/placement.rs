@@ -1,0 +1,176 @@
+//! On which nodes are the set's pods to run?
+
+use mizzen_object::{Value, value};
+use mizzen_sdk::Object;
+
+use super::affinity;
+
+/// What a set asks of nodes.
+pub struct Placement<'a> {
+    spec: &'a Value,
+    tolerations: Vec<Value>,
+}
+
+/// What a set thinks of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Verdict {
+    /// Whether a pod is to be there.
+    pub should_run: bool,
+    /// Whether a pod that is there may stay.
+    pub may_stay: bool,
+}
+
+impl<'a> Placement<'a> {
+    /// What this set asks of nodes.
+    pub fn of(set: &'a Object) -> Placement<'a> {
+        let spec = set.at("spec.template.spec");
+        Placement { spec, tolerations: tolerations(spec) }
+    }
+
+    /// Whether the set's pods are to run on a node. A taint that keeps new pods away lets those stay that are there.
+    pub fn judge(&self, node: &Object) -> Verdict {
+        let name = self.spec["nodeName"].str();
+        let is_asked_for = (name.is_empty() || name == node.name()) && affinity::matches(self.spec, node);
+        let may_stay = is_asked_for && self.tolerates(node, &["NoExecute"]);
+        Verdict { should_run: may_stay && self.tolerates(node, &["NoSchedule"]), may_stay }
+    }
+
+    fn tolerates(&self, node: &Object, effects: &[&str]) -> bool {
+        let mut taints = node["spec"]["taints"].list().iter().filter(|taint| effects.contains(&taint["effect"].str()));
+        taints.all(|taint| self.tolerations.iter().any(|toleration| tolerates(toleration, taint)))
+    }
+}
+
+/// Whether a toleration covers a taint.
+fn tolerates(toleration: &Value, taint: &Value) -> bool {
+    let is_for = |field: &str| {
+        let asked = toleration[field].str();
+        asked.is_empty() || asked == taint[field].str()
+    };
+    let by_value = match toleration["operator"].str() {
+        "" | "Equal" => toleration["value"].str() == taint["value"].str(),
+        operator => operator == "Exists",
+    };
+    is_for("effect") && is_for("key") && by_value
+}
+
+/// What every daemon tolerates, besides what its template says: troubles of a node are no reason to leave it.
+const TOLERATED: [(&str, &str); 6] = [
+    ("node.kubernetes.io/not-ready", "NoExecute"),
+    ("node.kubernetes.io/unreachable", "NoExecute"),
+    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
+    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
+    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
+    ("node.kubernetes.io/unschedulable", "NoSchedule"),
+];
+
+/// What daemons on the host's network tolerate: they may be what brings the network up.
+const NETWORK: (&str, &str) = ("node.kubernetes.io/network-unavailable", "NoSchedule");
+
+/// The tolerations of the set's pods: those of the spec, in their order, and those that every daemon has.
+pub fn tolerations(spec: &Value) -> Vec<Value> {
+    let mut tolerations = spec["tolerations"].list().to_vec();
+    let network = spec["hostNetwork"].bool().then_some(NETWORK);
+    for (key, effect) in TOLERATED.into_iter().chain(network) {
+        let added = value!({"key": key, "operator": "Exists", "effect": effect});
+        let is_same = |known: &Value| {
+            ["key", "operator", "effect", "value"].into_iter().all(|field| known[field].str() == added[field].str())
+        };
+        let mut is_there = false;
+        // One that ends after some seconds is replaced by one that never ends.
+        for known in tolerations.iter_mut().filter(|known| is_same(known)) {
+            *known = added.clone();
+            is_there = true;
+        }
+        if !is_there {
+            tolerations.push(added);
+        }
+    }
+    tolerations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(spec: Value) -> Object {
+        Object(value!({"spec": {"template": {"spec": spec}}}))
+    }
+
+    fn node(taints: &str) -> Object {
+        let taint = |text: &str| {
+            let (key, effect) = text.split_once(':').expect("a key and an effect");
+            value!({"key": key, "effect": effect})
+        };
+        let taints: Vec<Value> = taints.split_whitespace().map(taint).collect();
+        Object(value!({"metadata": {"name": "n1", "labels": {"zone": "a"}}, "spec": {"taints": taints}}))
+    }
+
+    #[track_caller]
+    fn check(spec: Value, taints: &str, should_run: bool, may_stay: bool) {
+        assert_eq!(Placement::of(&set(spec)).judge(&node(taints)), Verdict { should_run, may_stay });
+    }
+
+    fn plain() -> Value {
+        Value::object()
+    }
+
+    #[test]
+    fn daemons_run_everywhere_unless_they_ask_for_something() {
+        check(plain(), "", true, true);
+        check(value!({"nodeSelector": {"zone": "b"}}), "", false, false);
+        check(value!({"nodeName": "n2"}), "", false, false);
+        check(value!({"nodeName": "n1"}), "", true, true);
+    }
+
+    #[test]
+    fn a_taint_keeps_new_daemons_away_but_those_there_may_stay() {
+        check(plain(), "k:NoSchedule", false, true);
+        check(plain(), "k:NoExecute", false, false);
+        check(plain(), "k:PreferNoSchedule", true, true);
+    }
+
+    #[test]
+    fn what_the_template_tolerates_does_not_count() {
+        check(value!({"tolerations": [{"operator": "Exists"}]}), "k:NoSchedule l:NoExecute", true, true);
+    }
+
+    #[test]
+    fn troubles_of_a_node_do_not_count() {
+        check(plain(), "node.kubernetes.io/unschedulable:NoSchedule", true, true);
+        check(plain(), "node.kubernetes.io/not-ready:NoExecute", true, true);
+        check(plain(), "node.kubernetes.io/disk-pressure:NoSchedule", true, true);
+    }
+
+    #[test]
+    fn a_node_that_is_not_ready_yet_gets_no_daemon() {
+        check(plain(), "node.kubernetes.io/not-ready:NoSchedule", false, true);
+    }
+
+    #[test]
+    fn a_node_without_network_gets_daemons_of_the_hosts_network_only() {
+        check(plain(), "node.kubernetes.io/network-unavailable:NoSchedule", false, true);
+        check(value!({"hostNetwork": true}), "node.kubernetes.io/network-unavailable:NoSchedule", true, true);
+    }
+
+    #[test]
+    fn daemons_tolerate_in_a_fixed_order_after_their_own() {
+        let keys = |spec: Value| {
+            let keys: Vec<String> = tolerations(&spec).iter().map(|it| it["key"].str().replace("node.kubernetes.io/", "")).collect();
+            keys.join(" ")
+        };
+        let all = "not-ready unreachable disk-pressure memory-pressure pid-pressure unschedulable";
+        assert_eq!(keys(value!({"tolerations": [{"key": "own", "operator": "Exists"}]})), format!("own {all}"));
+        assert_eq!(keys(value!({"hostNetwork": true})), format!("{all} network-unavailable"));
+    }
+
+    #[test]
+    fn a_toleration_for_some_seconds_becomes_one_for_ever_in_its_place() {
+        let soon = value!({
+            "key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5i64,
+        });
+        let first = tolerations(&value!({"tolerations": [soon]})).swap_remove(0);
+        assert_eq!(first["key"].str(), "node.kubernetes.io/unreachable");
+        assert!(first["tolerationSeconds"].is_null());
+    }
+}

@@ -1,0 +1,299 @@
+//! Which pods are missing on nodes, and which are too many there? Pure.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use mizzen_sdk::Object;
+
+use super::placement::{Placement, Verdict};
+use super::pod::{self, ByNode};
+use crate::common::pod as any;
+
+/// What a plan is made of.
+pub struct View<'a> {
+    /// The set.
+    pub set: &'a Object,
+    /// The hash of its revision.
+    pub hash: &'a str,
+    /// Every node, by name.
+    pub nodes: &'a [Arc<Object>],
+    /// The pods that the set controls, by their nodes.
+    pub pods: &'a ByNode,
+    /// The time of day.
+    pub now: Timestamp,
+}
+
+/// What is to be done.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// The nodes that get a pod.
+    pub create: Vec<String>,
+    /// The pods that go.
+    pub delete: Vec<Arc<Object>>,
+    /// Those of them that ended, and where: people are told of them.
+    pub ended: Vec<(String, Arc<Object>)>,
+    /// How long until a pod that failed may go, where one has to wait.
+    pub again: Option<Duration>,
+}
+
+/// Decides for each node. `patience` says how long a failed pod of a node still has to wait before it goes: a kubelet
+/// that refuses a pod would refuse the next one just as fast.
+pub fn plan(view: &View, patience: impl Fn(&str) -> Option<Duration>) -> Plan {
+    let placement = Placement::of(view.set);
+    let mut plan = Plan::default();
+    for node in view.nodes {
+        let verdict = placement.judge(node);
+        match view.pods.get(node.name()) {
+            None if verdict.should_run => plan.create.push(node.name().into()),
+            None => {}
+            Some(pods) if verdict.may_stay => plan.keep(view, node.name(), verdict, pods, &patience),
+            Some(pods) => plan.delete.extend(pods.iter().filter(|pod| !pod.is_going()).cloned()),
+        }
+    }
+    plan.delete.extend(without_node(view));
+    plan
+}
+
+/// Pods for nodes that are not there. Those that are on one are left to the collector of pods, but who is on none would
+/// wait for ever.
+fn without_node(view: &View) -> Vec<Arc<Object>> {
+    let there: HashSet<&str> = view.nodes.iter().map(|node| node.name()).collect();
+    let lost = view.pods.iter().filter(|(node, _)| !there.contains(node.as_str()));
+    let pods = lost.flat_map(|(_, pods)| pods);
+    pods.filter(|pod| pod["spec"]["nodeName"].str().is_empty()).cloned().collect()
+}
+
+impl Plan {
+    /// Decides for a node whose pods may stay.
+    fn keep(
+        &mut self,
+        view: &View,
+        node: &str,
+        verdict: Verdict,
+        pods: &[Arc<Object>],
+        patience: impl Fn(&str) -> Option<Duration>,
+    ) {
+        let staying = pods.iter().filter(|pod| !pod.is_going());
+        let (ended, mut running): (Vec<_>, Vec<_>) = staying.cloned().partition(|pod| any::is_terminal(pod));
+        for pod in ended {
+            self.clear(node, pod, &patience);
+        }
+        running.sort_by_key(|pod| pod::seniority(pod));
+        if pod::scaled(view.set, "maxSurge", 1) > 0 {
+            if running.is_empty() && verdict.should_run {
+                self.create.push(node.into());
+            }
+            self.delete.extend(surplus_of_surge(view, running));
+        } else {
+            self.delete.extend(running.into_iter().skip(1));
+        }
+    }
+
+    /// Deletes a pod that ended, or lets it wait.
+    fn clear(&mut self, node: &str, pod: Arc<Object>, patience: impl Fn(&str) -> Option<Duration>) {
+        let has_failed = pod["status"]["phase"].str() == "Failed";
+        if let Some(wait) = patience(node).filter(|_| has_failed) {
+            self.again = Some(self.again.map_or(wait, |again| again.min(wait)));
+            return;
+        }
+        self.delete.push(pod.clone());
+        self.ended.push((node.into(), pod));
+    }
+}
+
+/// Those that go where an old pod may run beside a new one: all but the oldest of each, and the old one once it is not
+/// ready or the new one is available. `running` are in the order of their seniority.
+fn surplus_of_surge(view: &View, running: Vec<Arc<Object>>) -> Vec<Arc<Object>> {
+    if running.len() <= 1 {
+        return Vec::new();
+    }
+    let (new, old): (Vec<_>, Vec<_>) = running.into_iter().partition(|pod| pod::has_hash(pod, view.hash));
+    let (mut new, mut old) = (new.into_iter(), old.into_iter());
+    let (newest, oldest) = (new.next(), old.next());
+    let mut surplus: Vec<Arc<Object>> = new.chain(old).collect();
+    if let (Some(new), Some(old)) = (newest, oldest) {
+        let is_replaced = any::is_available(&new, pod::min_ready(view.set), view.now);
+        if !any::is_ready(&old) || is_replaced {
+            surplus.push(old);
+        }
+    }
+    surplus
+}
+
+/// Whether a change of a node concerns the set, given whether a pod of the set is bound to the node.
+/// Kubernetes: a pod that may stay where no new one would go is not looked at (daemon_controller.go, syncNodeUpdate).
+pub fn is_concerned(set: &Object, node: &Object, has_pod: bool) -> bool {
+    let Verdict { should_run, may_stay } = Placement::of(set).judge(node);
+    let is_miscounted = set.at("status.numberMisscheduled").int() > 0;
+    if has_pod { !may_stay || is_miscounted } else { should_run }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use mizzen_object::{Value, time, value};
+
+    use super::*;
+
+    pub fn now() -> Timestamp {
+        Timestamp::from_second(1000).expect("a time")
+    }
+
+    /// A set whose `rollingUpdate` has these members.
+    pub fn set(rolling: Value) -> Object {
+        Object(value!({
+            "metadata": {"name": "d", "namespace": "n", "uid": "u"},
+            "spec": {
+                "minReadySeconds": 10i64,
+                "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": rolling},
+                "template": {"spec": {"nodeSelector": {"daemon": "yes"}}},
+            },
+        }))
+    }
+
+    /// Nodes as `name:words`: `no` for one that does not get the daemon, `tainted` for one that keeps what it has.
+    pub fn nodes(text: &str) -> Vec<Arc<Object>> {
+        let node = |text: &str| {
+            let (name, word) = text.split_once(':').unwrap_or((text, ""));
+            let label = if word == "no" { "no" } else { "yes" };
+            let effect = if word == "tainted" { "NoSchedule" } else { "" };
+            Arc::new(Object(value!({
+                "metadata": {"name": name, "labels": {"daemon": label}},
+                "spec": {"taints": [{"key": "k", "effect": effect}]},
+            })))
+        };
+        text.split_whitespace().map(node).collect()
+    }
+
+    /// Pods as `name@node:words`: a phase, `ready` or `ready-990` (since when), `going`, `old`, `bound`, `since-5`.
+    pub fn pods(text: &str) -> ByNode {
+        let mut nodes = ByNode::new();
+        for text in text.split_whitespace() {
+            let (name, rest) = text.split_once('@').expect("a name and a node");
+            let (node, words) = rest.split_once(':').unwrap_or((rest, "Running,ready,bound"));
+            nodes.entry(node.into()).or_default().push(Arc::new(pod(name, node, words)));
+        }
+        nodes
+    }
+
+    fn pod(name: &str, node: &str, words: &str) -> Object {
+        let mut pod = Object(value!({"metadata": {"name": name, "labels": {"controller-revision-hash": "new"}}}));
+        for word in words.split(',') {
+            let (word, number) = word.split_once('-').unwrap_or((word, "1"));
+            let moment = time::from_unix(number.parse().expect("a number"));
+            match word {
+                "ready" => {
+                    let ready = value!({"type": "Ready", "status": "True", "lastTransitionTime": moment});
+                    pod.entry("status").set("conditions", vec![ready]);
+                }
+                "going" => pod.entry("metadata").set("deletionTimestamp", moment),
+                "since" => pod.entry("metadata").set("creationTimestamp", moment),
+                "old" => pod.entry("metadata").entry("labels").set("controller-revision-hash", "old"),
+                "bound" => pod.entry("spec").set("nodeName", node),
+                phase => pod.entry("status").set("phase", phase),
+            }
+        }
+        pod
+    }
+
+    pub fn words(create: &[String], delete: &[Arc<Object>]) -> String {
+        let created = create.iter().map(|node| format!("+{node}"));
+        let deleted = delete.iter().map(|pod| format!("-{}", pod.name()));
+        created.chain(deleted).collect::<Vec<_>>().join(" ")
+    }
+
+    #[track_caller]
+    fn check_in(set: &Object, nodes: &str, pods: &str, expect: &str) {
+        let (nodes, pods) = (self::nodes(nodes), self::pods(pods));
+        let view = View { set, hash: "new", nodes: &nodes, pods: &pods, now: now() };
+        let plan = plan(&view, |_| None);
+        assert_eq!(words(&plan.create, &plan.delete), expect);
+    }
+
+    #[track_caller]
+    fn check(nodes: &str, pods: &str, expect: &str) {
+        check_in(&set(value!({"maxUnavailable": 1i64})), nodes, pods, expect);
+    }
+
+    #[track_caller]
+    fn check_surge(nodes: &str, pods: &str, expect: &str) {
+        check_in(&set(value!({"maxSurge": 1i64})), nodes, pods, expect);
+    }
+
+    #[test]
+    fn every_node_that_is_asked_for_gets_one_pod() {
+        check("n1 n2:no n3", "a@n3", "+n1");
+    }
+
+    #[test]
+    fn a_node_that_is_no_longer_asked_for_loses_its_pods() {
+        check("n1:no", "a@n1 b@n1:Running,going", "-a");
+    }
+
+    #[test]
+    fn a_taint_keeps_new_pods_away_only() {
+        check("n1:tainted n2:tainted", "a@n1", "");
+    }
+
+    #[test]
+    fn the_oldest_of_several_stays() {
+        check("n1", "a@n1:Running,bound,since-9 b@n1:Running,bound,since-5 c@n1:Pending,since-1", "-a -c");
+    }
+
+    #[test]
+    fn a_pod_that_goes_is_waited_for() {
+        check("n1", "a@n1:Running,going", "");
+        check_surge("n1", "a@n1:Running,going", "+n1");
+        check_surge("n1:tainted", "a@n1:Running,going", "");
+    }
+
+    #[test]
+    fn a_pod_that_ended_is_deleted_first() {
+        check("n1", "a@n1:Failed b@n1:Succeeded", "-a -b");
+        check_surge("n1", "a@n1:Failed", "+n1 -a");
+    }
+
+    #[test]
+    fn a_pod_that_waits_for_a_node_that_is_gone_goes() {
+        check("n1", "a@n1 b@n2:Pending c@n3:Running,bound", "-b");
+    }
+
+    #[test]
+    fn an_old_pod_stays_beside_a_new_one_until_that_is_available() {
+        let old = "a@n1:Running,ready,bound,old,since-1";
+        check_surge("n1", &format!("{old} b@n1:Running,bound,since-2"), "");
+        check_surge("n1", &format!("{old} b@n1:Running,ready-995,bound,since-2"), "");
+        check_surge("n1", &format!("{old} b@n1:Running,ready-990,bound,since-2"), "-a");
+    }
+
+    #[test]
+    fn an_old_pod_that_is_not_ready_makes_room() {
+        check_surge("n1", "a@n1:Running,bound,old,since-1 b@n1:Running,bound,since-2", "-a");
+    }
+
+    #[test]
+    fn more_than_one_old_and_one_new_pod_are_too_many() {
+        let old = "Running,ready,bound,old";
+        check_surge("n1", &format!("a@n1:{old},since-1 b@n1:{old},since-2"), "-b");
+        check_surge("n1", "a@n1:Running,bound,since-1 b@n1:Running,bound,since-2", "-b");
+    }
+
+    #[test]
+    fn a_failed_pod_waits_if_the_last_one_failed_just_before() {
+        let (set, nodes) = (set(Value::object()), nodes("n1 n2 n3"));
+        let pods = pods("a@n1:Failed b@n2:Failed c@n3:Succeeded");
+        let view = View { set: &set, hash: "new", nodes: &nodes, pods: &pods, now: now() };
+        let waits = |node: &str| (node != "n2").then_some(Duration::from_secs(4));
+        let plan = plan(&view, waits);
+        assert_eq!((words(&plan.create, &plan.delete), plan.again), ("-b -c".into(), Some(Duration::from_secs(4))));
+        assert_eq!(plan.ended.len(), 2);
+    }
+
+    #[test]
+    fn a_node_concerns_a_set_if_a_pod_should_come_or_go() {
+        let concerned = |node: &str, has_pod| is_concerned(&set(Value::object()), &nodes(node)[0], has_pod);
+        assert!(concerned("n1", false) && !concerned("n1:no", false) && !concerned("n1:tainted", false));
+        assert!(!concerned("n1", true) && concerned("n1:no", true) && !concerned("n1:tainted", true));
+    }
+}

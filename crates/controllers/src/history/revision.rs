@@ -1,0 +1,168 @@
+//! What is a revision? A pod template as it once was: a patch that restores it, a number that orders it, a name by its hash.
+
+use mizzen_object::{Value, json, value};
+use mizzen_sdk::Object;
+
+use crate::common::hash::encode;
+
+/// The label of a StatefulSet's revision that says its hash.
+pub const HASH_LABEL: &str = "controller.kubernetes.io/hash";
+
+/// How much of an owner's name is in the names of its revisions.
+const NAME_LENGTH: usize = 223;
+
+/// The patch that restores the template of `owner`, as a revision's `data` has it.
+///
+/// Invariant: its members are in order, as Go writes maps. The server compares data by its text, and whoever patches a
+/// revision writes it in that order.
+pub fn patch(owner: &Object) -> Value {
+    let mut template = owner.at("spec.template").clone();
+    template.set("$patch", "replace");
+    sort(&mut template);
+    value!({"spec": {"template": template}})
+}
+
+/// The template that a revision restores.
+pub fn template(revision: &Object) -> Value {
+    let mut template = revision.at("data.spec.template").clone();
+    template.remove("$patch");
+    template
+}
+
+/// Whether a revision restores what `patch` restores. What is written as null counts as not written: older servers
+/// wrote `creationTimestamp: null` into every template.
+pub fn restores(revision: &Object, patch: &Value) -> bool {
+    revision["data"] == *patch || without_nulls(&revision["data"]) == *patch
+}
+
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Map(map) => {
+            let told = map.iter().filter(|(_, value)| !value.is_null());
+            Value::Map(told.map(|(key, value)| (key, without_nulls(value))).collect())
+        }
+        Value::List(list) => Value::List(list.iter().map(without_nulls).collect()),
+        other => other.clone(),
+    }
+}
+
+/// The hash of a patch: FNV-1 over its text, and over the number of collisions so far.
+pub fn hash(patch: &Value, n_collisions: i64) -> String {
+    let text = json::to_string(patch) + &n_collisions.to_string();
+    let fnv = text.bytes().fold(2_166_136_261_u32, |hash, byte| hash.wrapping_mul(16_777_619) ^ u32::from(byte));
+    encode(&fnv.to_string())
+}
+
+/// Orders the members of every map by name.
+fn sort(value: &mut Value) {
+    match value {
+        Value::Map(map) => {
+            map.sort();
+            map.values_mut().for_each(sort);
+        }
+        Value::List(list) => list.iter_mut().for_each(sort),
+        _ => {}
+    }
+}
+
+/// The name of a revision with this hash.
+pub fn name(owner: &str, hash: &str) -> String {
+    let end = owner.floor_char_boundary(NAME_LENGTH);
+    format!("{}-{hash}", &owner[..end])
+}
+
+/// A revision of `owner` as it is now, with the labels of its template and its own annotations.
+pub fn draft(owner: &Object, reference: Value, name: &str, hash: (&str, &str), number: i64) -> Object {
+    let mut labels = owner.at("spec.template.metadata.labels").clone();
+    labels.set(hash.0, hash.1);
+    let mut revision = value!({
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": {"name": name, "namespace": (owner.namespace()), "labels": labels, "ownerReferences": [reference]},
+        "data": (patch(owner)),
+        "revision": number,
+    });
+    let annotations = &owner["metadata"]["annotations"];
+    if !annotations.is_empty() {
+        revision.entry("metadata").set("annotations", annotations.clone());
+    }
+    Object(revision)
+}
+
+/// What orders revisions: their number, then their age, then their name.
+pub fn order(revision: &Object) -> (i64, i64, String) {
+    (revision["revision"].int(), revision.created(), revision.name().into())
+}
+
+/// The number of the revision after these, which are in order.
+pub fn next_number<R: AsRef<Object>>(revisions: &[R]) -> i64 {
+    revisions.last().map_or(1, |last| last.as_ref()["revision"].int() + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(template: &str) -> Object {
+        let spec = json::parse(template.as_bytes()).expect("JSON");
+        Object(value!({
+            "metadata": {"name": "s", "namespace": "n", "uid": "u", "annotations": {"a": "1"}},
+            "spec": {"template": spec},
+        }))
+    }
+
+    /// As the server writes a template, with its members in the order of Go's types.
+    const TEMPLATE: &str = r#"{"metadata": {"labels": {"v": "2", "app": "a"}}, "spec": {"containers": [{"name": "c",
+        "image": "busybox", "resources": {}, "terminationMessagePath": "/dev/termination-log",
+        "terminationMessagePolicy": "File", "imagePullPolicy": "Always"}], "restartPolicy": "Always",
+        "terminationGracePeriodSeconds": 30, "dnsPolicy": "ClusterFirst", "securityContext": {},
+        "schedulerName": "golden-none"}}"#;
+
+    #[track_caller]
+    fn check_hash(template: &str, n_collisions: i64, expect: &str) {
+        assert_eq!(hash(&patch(&owner(template)), n_collisions), expect);
+    }
+
+    #[test]
+    fn a_hash_is_what_kubernetes_makes_of_the_same_template() {
+        check_hash(TEMPLATE, 0, "5bf8967bbb");
+    }
+
+    #[test]
+    fn a_collision_changes_the_hash() {
+        check_hash(TEMPLATE, 1, "5bf8967bbc");
+    }
+
+    #[test]
+    fn a_patch_and_the_template_that_it_restores_are_one() {
+        let owner = owner(TEMPLATE);
+        let revision = draft(&owner, value!({"uid": "u"}), "s-1", (HASH_LABEL, "1"), 3);
+        assert_eq!(template(&revision), *owner.at("spec.template"));
+        assert!(restores(&revision, &patch(&owner)));
+    }
+
+    #[test]
+    fn nulls_of_older_servers_make_no_other_revision() {
+        let old = owner(&TEMPLATE.replacen("{\"labels\"", "{\"creationTimestamp\": null, \"labels\"", 1));
+        let revision = draft(&old, Value::Null, "s-1", (HASH_LABEL, "1"), 1);
+        assert!(restores(&revision, &patch(&owner(TEMPLATE))));
+        assert!(!restores(&revision, &patch(&owner(&TEMPLATE.replace("busybox", "nginx")))));
+    }
+
+    #[test]
+    fn a_draft_has_the_labels_of_the_template_and_the_annotations_of_its_owner() {
+        let revision = draft(&owner(TEMPLATE), value!({"uid": "u"}), "s-x", (HASH_LABEL, "x"), 3);
+        let expect = value!({
+            "name": "s-x", "namespace": "n", "labels": {"v": "2", "app": "a", "controller.kubernetes.io/hash": "x"},
+            "ownerReferences": [{"uid": "u"}], "annotations": {"a": "1"},
+        });
+        assert_eq!(revision["metadata"], expect);
+        assert_eq!(revision["revision"].int(), 3);
+    }
+
+    #[test]
+    fn a_long_name_is_cut_to_leave_room_for_the_hash() {
+        assert_eq!(name(&"n".repeat(240), "h").len(), 225);
+        assert_eq!(name("web", "h"), "web-h");
+    }
+}

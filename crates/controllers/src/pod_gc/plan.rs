@@ -1,0 +1,162 @@
+//! Which pods are nobody's any more? Pure.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mizzen_object::{Value, value};
+use mizzen_sdk::Object;
+use tokio::time::Instant;
+
+/// How long a node may be unknown before its pods are given up: a cache may be behind.
+const QUARANTINE: Duration = Duration::from_secs(40);
+/// The taint by which people say that a node is off and stays off.
+const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+
+/// Whether a phase is one in which a pod has ended.
+pub fn is_end(phase: &str) -> bool {
+    !matches!(phase, "Pending" | "Running" | "Unknown")
+}
+
+/// Of pods that ended, those beyond `threshold`: the evicted first, then the oldest.
+pub fn beyond(mut ended: Vec<Arc<Object>>, threshold: usize) -> Vec<Arc<Object>> {
+    let n_gone = ended.len().saturating_sub(threshold);
+    if n_gone > 0 {
+        ended.sort_by_cached_key(|pod| (!is_evicted(pod), pod.created(), pod.name().to_string()));
+    }
+    ended.truncate(n_gone);
+    ended
+}
+
+fn is_evicted(pod: &Object) -> bool {
+    let status = &pod["status"];
+    status["phase"].str() == "Failed" && status["reason"].str() == "Evicted"
+}
+
+/// Whether a pod that is to go will never be seen off: it is on no node, or on one that is off for good.
+pub fn is_stuck(pod: &Object, node: Option<&Object>) -> bool {
+    pod["spec"]["nodeName"].str().is_empty() || node.is_some_and(is_out_of_service)
+}
+
+fn is_out_of_service(node: &Object) -> bool {
+    let is_true = |condition: &Value| condition["type"].str() == "Ready" && condition["status"].str() == "True";
+    let is_ready = node["status"]["conditions"].list().iter().any(is_true);
+    !is_ready && node["spec"]["taints"].list().iter().any(|taint| taint["key"].str() == OUT_OF_SERVICE)
+}
+
+/// Nodes that pods name and nobody knows, and since when.
+#[derive(Default)]
+pub struct Quarantine(HashMap<String, Instant>);
+
+impl Quarantine {
+    /// Takes in the nodes that are `missing` now. Returns those that have been missing for long enough; they begin anew.
+    pub fn pass<'a>(&mut self, missing: impl Iterator<Item = &'a str>, now: Instant) -> Vec<String> {
+        let known = std::mem::take(&mut self.0);
+        let since = |node: &str| known.get(node).copied().unwrap_or(now);
+        let (due, waiting): (Vec<_>, Vec<_>) =
+            missing.map(|node| (node.to_string(), since(node))).partition(|(_, since)| now - *since >= QUARANTINE);
+        self.0 = waiting.into_iter().collect();
+        due.into_iter().map(|(node, _)| node).collect()
+    }
+}
+
+/// The change by which a pod is known to have failed before it goes; none if it has ended already. With a node that is
+/// gone, it says so.
+pub fn failure(pod: &Object, is_orphan: bool, now: &str) -> Option<Value> {
+    if matches!(pod["status"]["phase"].str(), "Succeeded" | "Failed") {
+        return None;
+    }
+    let generation = pod.at("metadata.generation").int();
+    let mut status = value!({"phase": "Failed", "observedGeneration": generation});
+    if is_orphan {
+        status.set("conditions", vec![disruption(pod, generation, now)]);
+    }
+    Some(value!({"metadata": {"uid": (pod.uid())}, "status": status}))
+}
+
+fn disruption(pod: &Object, generation: i64, now: &str) -> Value {
+    let is_it = |known: &&Value| known["type"].str() == "DisruptionTarget" && known["status"].str() == "True";
+    let known = pod["status"]["conditions"].list().iter().find(is_it);
+    let since = known.map_or(now, |known| known["lastTransitionTime"].str());
+    value!({
+        "type": "DisruptionTarget",
+        "observedGeneration": generation,
+        "status": "True",
+        "reason": "DeletionByPodGC",
+        "message": "PodGC: node no longer exists",
+        "lastTransitionTime": since,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(name: &str, created: i64, reason: &str) -> Arc<Object> {
+        let created = mizzen_object::time::from_unix(created);
+        Arc::new(Object(value!({
+            "metadata": {"name": name, "creationTimestamp": created, "uid": "u", "generation": 2i64},
+            "status": {"phase": "Failed", "reason": reason},
+        })))
+    }
+
+    #[track_caller]
+    fn check_beyond(threshold: usize, expect: &[&str]) {
+        let pods = vec![pod("c", 5, ""), pod("b", 5, ""), pod("a", 9, ""), pod("d", 10, "Evicted")];
+        let gone = beyond(pods, threshold);
+        assert_eq!(gone.iter().map(|pod| pod.name()).collect::<Vec<_>>(), expect);
+    }
+
+    #[test]
+    fn beyond_the_threshold_the_evicted_go_first_and_then_the_oldest() {
+        check_beyond(4, &[]);
+        check_beyond(3, &["d"]);
+        check_beyond(1, &["d", "b", "c"]);
+    }
+
+    fn node(ready: &str, taint: &str) -> Object {
+        Object(value!({
+            "spec": {"taints": [{"key": taint}]},
+            "status": {"conditions": [{"type": "Ready", "status": ready}]},
+        }))
+    }
+
+    #[test]
+    fn a_pod_that_goes_is_stuck_without_a_node_or_on_one_that_is_off() {
+        let on = |node: &str| Object(value!({"spec": {"nodeName": node}}));
+        assert!(is_stuck(&on(""), None) && !is_stuck(&on("n"), None));
+        assert!(is_stuck(&on("n"), Some(&node("Unknown", OUT_OF_SERVICE))));
+        assert!(!is_stuck(&on("n"), Some(&node("True", OUT_OF_SERVICE))));
+        assert!(!is_stuck(&on("n"), Some(&node("Unknown", "other"))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_has_to_be_missing_for_a_while() {
+        let (mut quarantine, begin) = (Quarantine::default(), Instant::now());
+        let mut pass = |missing: &str, seconds| {
+            quarantine.pass(missing.split_whitespace(), begin + Duration::from_secs(seconds)).join(" ")
+        };
+        assert_eq!(pass("a b", 0), "");
+        assert_eq!(pass("a", 39), "");
+        assert_eq!(pass("a b", 40), "a");
+        assert_eq!(pass("a b", 79), "");
+        assert_eq!(pass("b", 80), "b");
+    }
+
+    #[test]
+    fn a_pod_that_has_not_ended_fails_before_it_goes() {
+        let mut running = (*pod("a", 0, "")).clone();
+        running.entry("status").set("phase", "Running");
+        let plain = value!({"metadata": {"uid": "u"}, "status": {"phase": "Failed", "observedGeneration": 2i64}});
+        assert_eq!(failure(&running, false, "now"), Some(plain));
+        assert_eq!(failure(&pod("a", 0, ""), true, "now"), None);
+        let orphan = failure(&running, true, "now").expect("a change");
+        let condition = &orphan["status"]["conditions"][0];
+        assert_eq!((condition["reason"].str(), condition["lastTransitionTime"].str()), ("DeletionByPodGC", "now"));
+    }
+
+    #[test]
+    fn phases_that_nobody_knows_are_ends() {
+        assert_eq!(["Pending", "Running", "Unknown", "Succeeded", "Failed"].map(is_end), [false, false, false, true, true]);
+    }
+}

@@ -1,0 +1,129 @@
+//! What is a pod of the set like when it is made, and in which state is one that is there?
+
+use mizzen_object::Value;
+use mizzen_sdk::Object;
+use mizzen_sdk::resource::STATEFUL_SETS;
+
+use super::{identity, storage};
+use crate::common::{pod, template};
+
+/// The label of a pod that says of which revision it is.
+const REVISION_LABEL: &str = "controller-revision-hash";
+
+/// A revision of the set: its name, and the template that its pods have.
+#[derive(Debug, Clone)]
+pub struct Revision {
+    /// The name of the ControllerRevision.
+    pub name: String,
+    /// The template that it restores.
+    pub template: Value,
+}
+
+/// The revision of a pod, empty if it says none.
+pub fn revision(pod: &Object) -> &str {
+    pod.label(REVISION_LABEL).unwrap_or_default()
+}
+
+/// A new pod of the set. Below the partition it is of the current revision, otherwise of the update's.
+pub fn new(set: &Object, current: &Revision, update: &Revision, ordinal: i64) -> Object {
+    let revision = if is_held_back(set, ordinal) { current } else { update };
+    let mut pod = template::pod(&revision.template, set, &STATEFUL_SETS);
+    identity::give(set, &mut pod, ordinal);
+    let name = pod.name().to_string();
+    let spec = pod.entry("spec");
+    spec.set("hostname", name);
+    spec.set("subdomain", set.at("spec.serviceName").str());
+    storage::give(set, &mut pod, ordinal);
+    pod.entry("metadata").entry("labels").set(REVISION_LABEL, &revision.name);
+    pod
+}
+
+/// Whether a pod that is made now is to be as it was before the update.
+fn is_held_back(set: &Object, ordinal: i64) -> bool {
+    let (strategy, start) = (&set["spec"]["updateStrategy"], identity::ordinals(set).start);
+    match strategy["rollingUpdate"].as_map() {
+        Some(rolling) => ordinal < start + rolling.get("partition").map_or(0, Value::int),
+        None => strategy["type"].str() == "RollingUpdate" && ordinal < start + set.at("status.currentReplicas").int(),
+    }
+}
+
+/// Whether the server has the pod: it gives every pod a phase.
+pub fn is_made(pod: &Object) -> bool {
+    !phase(pod).is_empty()
+}
+
+/// Whether the pod's containers have ended, for good or bad.
+pub fn is_finished(pod: &Object) -> bool {
+    matches!(phase(pod), "Failed" | "Succeeded")
+}
+
+/// Whether the pod still waits for something.
+pub fn is_pending(pod: &Object) -> bool {
+    phase(pod) == "Pending"
+}
+
+/// Whether the pod runs and is ready.
+pub fn is_ready(pod: &Object) -> bool {
+    phase(pod) == "Running" && pod::is_ready(pod)
+}
+
+fn phase(pod: &Object) -> &str {
+    pod["status"]["phase"].str()
+}
+
+#[cfg(test)]
+mod tests {
+    use mizzen_object::value;
+
+    use super::*;
+
+    fn revision(name: &str) -> Revision {
+        let template = value!({"metadata": {"labels": {"app": "a", "v": name}}, "spec": {"containers": []}});
+        Revision { name: name.into(), template }
+    }
+
+    fn set(strategy: Value) -> Object {
+        Object(value!({
+            "metadata": {"name": "web", "namespace": "n", "uid": "u"},
+            "spec": {"serviceName": "svc", "replicas": 3, "ordinals": {"start": 10}, "updateStrategy": strategy},
+            "status": {"currentReplicas": 1},
+        }))
+    }
+
+    #[track_caller]
+    fn check_revision(strategy: Value, ordinal: i64, expect: &str) {
+        let pod = new(&set(strategy), &revision("old"), &revision("new"), ordinal);
+        assert_eq!((super::revision(&pod), pod.label("v")), (expect, Some(expect)));
+    }
+
+    #[test]
+    fn a_pod_below_the_partition_is_of_the_current_revision() {
+        let partition = || value!({"type": "RollingUpdate", "rollingUpdate": {"partition": 2}});
+        check_revision(partition(), 11, "old");
+        check_revision(partition(), 12, "new");
+    }
+
+    #[test]
+    fn without_a_partition_the_counted_pods_are_of_the_current_revision() {
+        check_revision(value!({"type": "RollingUpdate"}), 10, "old");
+        check_revision(value!({"type": "RollingUpdate"}), 11, "new");
+    }
+
+    #[test]
+    fn on_delete_every_new_pod_is_of_the_update_revision() {
+        check_revision(value!({"type": "OnDelete"}), 10, "new");
+    }
+
+    #[test]
+    fn a_new_pod_says_who_it_is() {
+        let pod = new(&set(value!({"type": "OnDelete"})), &revision("old"), &revision("new"), 10);
+        let labels = value!({
+            "app": "a", "v": "new", "statefulset.kubernetes.io/pod-name": "web-10",
+            "apps.kubernetes.io/pod-index": "10", "controller-revision-hash": "new",
+        });
+        assert_eq!(pod["metadata"]["labels"], labels);
+        assert_eq!((pod.at("metadata.generateName").str(), pod.name()), ("web-", "web-10"));
+        assert_eq!((pod.at("spec.hostname").str(), pod.at("spec.subdomain").str()), ("web-10", "svc"));
+        assert!(pod.is_controlled_by("u"));
+    }
+}

@@ -1,0 +1,231 @@
+//! Who owns a pod's claim? Its owner takes it along when it goes: the set, the pod, or nobody.
+//!
+//! The set's `persistentVolumeClaimRetentionPolicy` says it. A claim that goes when the set is deleted is the set's; a claim
+//! that goes when the set is scaled down is the pod's, from when the pod is to go.
+
+use mizzen_object::Value;
+use mizzen_sdk::resource::{PODS, Resource, STATEFUL_SETS};
+use mizzen_sdk::{Key, Object};
+
+use super::identity;
+use crate::common::template::controller_reference;
+
+/// Who is to own the claims of a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Nobody,
+    Set,
+    Pod,
+}
+
+fn wanted(set: &Object, pod: &Object) -> Owner {
+    let goes = |when: &str| set["spec"]["persistentVolumeClaimRetentionPolicy"][when].str() == "Delete";
+    match (goes("whenScaled"), goes("whenDeleted")) {
+        (true, _) if !identity::is_wanted(set, pod) => Owner::Pod,
+        (_, true) => Owner::Set,
+        _ => Owner::Nobody,
+    }
+}
+
+/// Whether the set's claims are ever to go with anybody.
+fn is_retained(set: &Object) -> bool {
+    let policy = &set["spec"]["persistentVolumeClaimRetentionPolicy"];
+    policy["whenScaled"].str() != "Delete" && policy["whenDeleted"].str() != "Delete"
+}
+
+/// Whether a claim has the owner that it should. One that an earlier set or pod of the same name owns, or that another
+/// controls, is left alone.
+pub fn is_right(claim: &Object, set: &Object, pod: &Object) -> bool {
+    if names_a_predecessor(claim, &STATEFUL_SETS, set) || names_a_predecessor(claim, &PODS, pod) {
+        return true;
+    }
+    let (by_set, by_pod) = (is_owned_by(claim, set), is_owned_by(claim, pod));
+    if has_other_controller(claim, set, pod) {
+        return !by_set && !by_pod;
+    }
+    let wanted = wanted(set, pod);
+    let owned = by_set == (wanted == Owner::Set) && by_pod == (wanted == Owner::Pod);
+    owned && !is_owned_without_control(claim, set, pod)
+}
+
+/// The owners that a claim is to have: those that it has, without the set and the pod, and the one that is wanted.
+pub fn owners(claim: &Object, set: &Object, pod: &Object) -> Vec<Value> {
+    let is_ours = |owner: &&Value| is_named(owner, &STATEFUL_SETS, set) || is_named(owner, &PODS, pod);
+    let mut owners: Vec<Value> = claim.owners().iter().filter(|owner| !is_ours(owner)).cloned().collect();
+    match wanted(set, pod) {
+        _ if has_other_controller(claim, set, pod) => {}
+        Owner::Nobody => {}
+        Owner::Set => owners.push(controller_reference(set, &STATEFUL_SETS)),
+        Owner::Pod => owners.push(controller_reference(pod, &PODS)),
+    }
+    owners
+}
+
+/// Whether somebody else controls a claim that is to go with the set or its pods.
+pub fn has_other_controller(claim: &Object, set: &Object, pod: &Object) -> bool {
+    let is_other = |owner: &Value| match () {
+        () if is_named(owner, &STATEFUL_SETS, set) => owner["uid"].str() != set.uid(),
+        () if is_named(owner, &PODS, pod) => owner["uid"].str() != pod.uid(),
+        () => owner["controller"].bool(),
+    };
+    !is_retained(set) && claim.owners().iter().any(is_other)
+}
+
+/// Whether a claim will go with an earlier pod of the same name: a new pod has to wait until it is gone.
+pub fn is_stale(claim: &Object, set: &Object, pod: &Object) -> bool {
+    let goes = set.at("spec.persistentVolumeClaimRetentionPolicy.whenScaled").str() == "Delete";
+    goes && names_a_predecessor(claim, &PODS, pod)
+}
+
+/// The sets that may wait for a claim to go: a new pod does not come before the claim of its predecessor is gone.
+pub fn waiting(claim: &Object) -> Vec<Key> {
+    let set = |owner: &Value| match owner["kind"].str() {
+        "StatefulSet" => Some(Key::new(claim.namespace(), owner["name"].str())),
+        "Pod" => identity::set_name(owner["name"].str()).map(|set| Key::new(claim.namespace(), set)),
+        _ => None,
+    };
+    claim.owners().iter().filter_map(set).collect()
+}
+
+/// Whether an owner reference names this object or one that had its name before.
+fn is_named(owner: &Value, kind: &Resource, object: &Object) -> bool {
+    let is_of_kind = owner["kind"].str() == kind.kind && owner["apiVersion"].str() == kind.api_version();
+    is_of_kind && owner["name"].str() == object.name()
+}
+
+fn is_owned_by(claim: &Object, owner: &Object) -> bool {
+    claim.owners().iter().any(|reference| reference["uid"].str() == owner.uid())
+}
+
+fn is_owned_without_control(claim: &Object, set: &Object, pod: &Object) -> bool {
+    let is_ours = |owner: &Value| [set.uid(), pod.uid()].contains(&owner["uid"].str());
+    claim.owners().iter().any(|owner| is_ours(owner) && !owner["controller"].bool())
+}
+
+/// Whether the first reference that names the object means an earlier one.
+fn names_a_predecessor(claim: &Object, kind: &Resource, object: &Object) -> bool {
+    let named = claim.owners().iter().find(|owner| is_named(owner, kind, object));
+    named.is_some_and(|owner| owner["uid"].str() != object.uid())
+}
+
+#[cfg(test)]
+mod tests {
+    use mizzen_object::value;
+
+    use super::*;
+
+    fn set(scaled: &str, deleted: &str) -> Object {
+        Object(value!({
+            "metadata": {"name": "web", "uid": "set"},
+            "spec": {
+                "replicas": 2,
+                "persistentVolumeClaimRetentionPolicy": {"whenScaled": scaled, "whenDeleted": deleted},
+            },
+        }))
+    }
+
+    fn pod(ordinal: i64) -> Object {
+        Object(value!({"metadata": {"name": (format!("web-{ordinal}")), "uid": "pod"}}))
+    }
+
+    /// References as `Kind/name/uid`, `!` before one that does not control.
+    fn claim(owners: &str) -> Object {
+        let reference = |text: &str| {
+            let controls = !text.starts_with('!');
+            let mut parts = text.trim_start_matches('!').split('/');
+            let mut part = || parts.next().unwrap_or_default().to_string();
+            let (kind, name, uid) = (part(), part(), part());
+            let version = if kind == "StatefulSet" { "apps/v1" } else { "v1" };
+            let mut reference = value!({"apiVersion": version, "kind": kind, "name": name, "uid": uid});
+            if controls {
+                reference.set("controller", true);
+                reference.set("blockOwnerDeletion", true);
+            }
+            reference
+        };
+        let owners: Vec<Value> = owners.split_whitespace().map(reference).collect();
+        Object(value!({"metadata": {"name": "c", "ownerReferences": owners}}))
+    }
+
+    /// What becomes of a claim: `before` for policy (scaled, deleted) and the pod with this ordinal.
+    #[track_caller]
+    fn check(policy: (&str, &str), ordinal: i64, before: &str, expect: &str) {
+        let (set, pod, before) = (set(policy.0, policy.1), pod(ordinal), claim(before));
+        let after = match is_right(&before, &set, &pod) {
+            true => before.at("metadata.ownerReferences").list().to_vec(),
+            false => owners(&before, &set, &pod),
+        };
+        assert_eq!(Value::from(after), *claim(expect).at("metadata.ownerReferences"));
+    }
+
+    const KEEP: (&str, &str) = ("Retain", "Retain");
+    const WHEN_DELETED: (&str, &str) = ("Retain", "Delete");
+    const WHEN_SCALED: (&str, &str) = ("Delete", "Retain");
+    const ALWAYS: (&str, &str) = ("Delete", "Delete");
+    const SET: &str = "StatefulSet/web/set";
+
+    #[test]
+    fn a_claim_that_is_kept_has_no_owner() {
+        check(KEEP, 0, "", "");
+        check(KEEP, 0, SET, "");
+        check(KEEP, 5, "Pod/web-5/pod", "");
+    }
+
+    #[test]
+    fn a_claim_that_goes_with_the_set_is_the_sets() {
+        check(WHEN_DELETED, 0, "", SET);
+        check(WHEN_DELETED, 5, "", SET);
+        check(ALWAYS, 0, "", SET);
+    }
+
+    #[test]
+    fn a_claim_that_goes_when_scaled_down_is_the_pods_once_it_is_to_go() {
+        check(WHEN_SCALED, 0, "", "");
+        check(WHEN_SCALED, 1, "Pod/web-1/pod", "");
+        check(WHEN_SCALED, 2, "", "Pod/web-2/pod");
+        check(ALWAYS, 2, SET, "Pod/web-2/pod");
+        check(ALWAYS, 1, "Pod/web-1/pod", SET);
+    }
+
+    #[test]
+    fn owners_that_others_set_stay() {
+        check(WHEN_DELETED, 0, "!ConfigMap/x/y", &format!("!ConfigMap/x/y {SET}"));
+    }
+
+    #[test]
+    fn the_claim_of_a_predecessor_is_left_alone() {
+        check(KEEP, 0, "StatefulSet/web/earlier", "StatefulSet/web/earlier");
+        check(ALWAYS, 0, "Pod/web-0/earlier", "Pod/web-0/earlier");
+    }
+
+    #[test]
+    fn a_claim_that_another_controls_gets_no_second_controller() {
+        check(WHEN_DELETED, 0, "ConfigMap/x/y", "ConfigMap/x/y");
+        check(WHEN_DELETED, 0, &format!("ConfigMap/x/y {SET}"), "ConfigMap/x/y");
+        check(KEEP, 0, &format!("ConfigMap/x/y {SET}"), "ConfigMap/x/y");
+    }
+
+    #[test]
+    fn an_owner_of_ours_that_does_not_control_is_made_to() {
+        check(WHEN_DELETED, 0, &format!("!{SET}"), SET);
+    }
+
+    #[test]
+    fn a_policy_that_is_unknown_keeps() {
+        check(("Perhaps", ""), 0, SET, "");
+    }
+
+    #[test]
+    fn a_claim_that_is_gone_is_news_to_the_set_of_its_owner() {
+        let waiting = |owners: &str| waiting(&claim(owners)).iter().map(Key::to_string).collect::<Vec<_>>().join(" ");
+        assert_eq!(waiting("Pod/web-1/x StatefulSet/db/y ConfigMap/c/z"), "web db");
+        assert_eq!(waiting("Pod/web/x"), "");
+    }
+
+    #[test]
+    fn a_new_pod_waits_for_the_claim_of_its_predecessor_to_go() {
+        let stale = |policy: (&str, &str), owners: &str| is_stale(&claim(owners), &set(policy.0, policy.1), &pod(1));
+        assert!(stale(WHEN_SCALED, "Pod/web-1/earlier"));
+        assert!(!stale(WHEN_SCALED, "Pod/web-1/pod") && !stale(WHEN_DELETED, "Pod/web-1/earlier"));
+    }
+}

@@ -1,0 +1,185 @@
+//! What does the set's status say? How many of its pods there are, and of which revision.
+
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+use mizzen_object::{Value, value};
+use mizzen_sdk::Object;
+
+use super::pod::{self, Revision};
+use crate::common::pod as any;
+
+/// How many pods there are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// That the server has.
+    pub replicas: i64,
+    /// That run and are ready.
+    pub ready: i64,
+    /// That have been ready for long enough.
+    pub available: i64,
+    /// Of the current revision, and not going.
+    pub current: i64,
+    /// Of the update revision, and not going.
+    pub updated: i64,
+}
+
+/// Counts the pods of a set.
+pub fn count<'a>(
+    set: &Object,
+    pods: impl IntoIterator<Item = &'a Arc<Object>>,
+    current: &Revision,
+    update: &Revision,
+    now: Timestamp,
+) -> Counts {
+    let min_ready = set["spec"]["minReadySeconds"].int();
+    let mut counts = Counts::default();
+    for pod in pods {
+        let stays = pod::is_made(pod) && !pod.is_going();
+        counts.replicas += i64::from(pod::is_made(pod));
+        counts.ready += i64::from(pod::is_ready(pod));
+        counts.available += i64::from(pod::is_ready(pod) && any::is_available(pod, min_ready, now));
+        counts.current += i64::from(stays && pod::revision(pod) == current.name);
+        counts.updated += i64::from(stays && pod::revision(pod) == update.name);
+    }
+    counts
+}
+
+/// The status of the set, to be written; none if it says so already.
+pub fn status(
+    set: &Object,
+    mut counts: Counts,
+    current: &Revision,
+    update: &Revision,
+    n_collisions: i64,
+) -> Option<Value> {
+    let mut current = current;
+    if is_rolled_out(set, counts) {
+        (current, counts.current) = (update, counts.updated);
+    }
+    let status = value!({
+        "observedGeneration": (set.at("metadata.generation").int()),
+        "replicas": (counts.replicas),
+        "readyReplicas": (counts.ready),
+        "currentReplicas": (counts.current),
+        "updatedReplicas": (counts.updated),
+        "currentRevision": (&current.name),
+        "updateRevision": (&update.name),
+        "collisionCount": n_collisions,
+        "availableReplicas": (counts.available),
+    });
+    is_news(&set["status"], &status).then_some(status)
+}
+
+/// Whether every pod is there, ready and of the update revision, which thereby becomes the current one.
+fn is_rolled_out(set: &Object, counts: Counts) -> bool {
+    let wanted = set["spec"]["replicas"].as_int().unwrap_or(1);
+    set.at("spec.updateStrategy.type").str() == "RollingUpdate"
+        && [counts.updated, counts.ready, counts.replicas].iter().all(|count| *count == wanted)
+}
+
+/// Kubernetes: the number of collisions alone is no reason to write (stateful_set_utils.go, inconsistentStatus).
+fn is_news(old: &Value, new: &Value) -> bool {
+    let is_other = |(field, value): (&str, &Value)| match field {
+        "observedGeneration" => value.int() > old[field].int(),
+        "collisionCount" => false,
+        "currentRevision" | "updateRevision" => value.str() != old[field].str(),
+        _ => value.int() != old[field].int(),
+    };
+    new.entries().any(is_other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn revision(name: &str) -> Revision {
+        Revision { name: name.into(), template: Value::Null }
+    }
+
+    fn set(kind: &str, status: Value) -> Object {
+        Object(value!({
+            "metadata": {"generation": 2},
+            "spec": {"replicas": 2, "minReadySeconds": 10, "updateStrategy": {"type": kind}},
+            "status": status,
+        }))
+    }
+
+    /// A pod by its phase, revision, since when it is ready (0: not), and whether it is going.
+    fn pod(phase: &str, revision: &str, ready: i64, going: bool) -> Arc<Object> {
+        let mut pod = Object(value!({
+            "metadata": {"labels": {"controller-revision-hash": revision}},
+            "status": {"phase": phase},
+        }));
+        if ready > 0 {
+            let since = mizzen_object::time::from_unix(ready);
+            let condition = value!({"type": "Ready", "status": "True", "lastTransitionTime": since});
+            pod.entry("status").set("conditions", vec![condition]);
+        }
+        if going {
+            pod.entry("metadata").set("deletionTimestamp", "2024-01-01T00:00:00Z");
+        }
+        Arc::new(pod)
+    }
+
+    #[track_caller]
+    fn check(pods: &[Arc<Object>], expect: (i64, i64, i64, i64, i64)) {
+        let set = set("RollingUpdate", Value::Null);
+        let Counts { replicas, ready, available, current, updated } =
+            count(&set, pods, &revision("old"), &revision("new"), Timestamp::from_second(100).expect("a time"));
+        assert_eq!((replicas, ready, available, current, updated), expect);
+    }
+
+    #[test]
+    fn a_pod_that_the_server_does_not_have_yet_counts_nowhere() {
+        check(&[pod("", "new", 0, false)], (0, 0, 0, 0, 0));
+    }
+
+    #[test]
+    fn a_pod_is_available_once_it_has_been_ready_for_long_enough() {
+        check(&[pod("Running", "new", 90, false)], (1, 1, 1, 0, 1));
+        check(&[pod("Running", "new", 91, false)], (1, 1, 0, 0, 1));
+    }
+
+    #[test]
+    fn a_pod_that_goes_is_there_but_of_no_revision() {
+        check(&[pod("Running", "old", 1, true)], (1, 1, 1, 0, 0));
+    }
+
+    #[test]
+    fn a_pod_that_is_ready_but_does_not_run_is_not_ready() {
+        check(&[pod("Pending", "old", 1, false)], (1, 0, 0, 1, 0));
+    }
+
+    const DONE: Counts = Counts { replicas: 2, ready: 2, available: 0, current: 0, updated: 2 };
+
+    #[track_caller]
+    fn check_current(kind: &str, counts: Counts, expect: (&str, i64)) {
+        let status = status(&set(kind, Value::Null), counts, &revision("old"), &revision("new"), 0).expect("news");
+        assert_eq!((status["currentRevision"].str(), status["currentReplicas"].int()), expect);
+    }
+
+    #[test]
+    fn an_update_is_complete_when_all_pods_are_ready_and_new() {
+        check_current("RollingUpdate", DONE, ("new", 2));
+        check_current("RollingUpdate", Counts { ready: 1, ..DONE }, ("old", 0));
+        check_current("RollingUpdate", Counts { replicas: 3, ..DONE }, ("old", 0));
+    }
+
+    #[test]
+    fn an_update_on_delete_is_never_complete() {
+        check_current("OnDelete", DONE, ("old", 0));
+    }
+
+    #[test]
+    fn a_status_that_says_the_same_is_not_written() {
+        let written = status(&set("OnDelete", Value::Null), DONE, &revision("a"), &revision("b"), 1).expect("news");
+        let news = |status_now: Value, n_collisions| {
+            status(&set("OnDelete", status_now), DONE, &revision("a"), &revision("b"), n_collisions).is_some()
+        };
+        assert!(!news(written.clone(), 1) && !news(written.clone(), 2));
+        let mut later = written;
+        later.set("observedGeneration", 1i64);
+        assert!(news(later, 1));
+    }
+}

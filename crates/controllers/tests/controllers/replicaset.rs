@@ -1,0 +1,239 @@
+//! There are as many pods as a set says.
+
+use std::time::Duration;
+
+use mizzen_object::value;
+use mizzen_sdk::Object;
+use mizzen_sdk::resource::{EVENTS, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, RESOURCE_QUOTAS};
+
+use crate::cluster::Cluster;
+
+const LOOP: &str = "replicaset-controller";
+
+fn set(replicas: usize) -> String {
+    format!(
+        "{{apiVersion: apps/v1, kind: ReplicaSet, metadata: {{name: web, namespace: default}}, spec: {{\
+         replicas: {replicas}, selector: {{matchLabels: {{app: a}}}}, \
+         template: {{metadata: {{labels: {{app: a}}}}, spec: {{containers: [{{name: c, image: i}}]}}}}}}}}"
+    )
+}
+
+fn pod(name: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: default, labels: {{app: a}}}}, \
+         spec: {{containers: [{{name: c, image: i}}]}}}}"
+    )
+}
+
+/// The pods that are not on their way out.
+pub async fn pods(cluster: &Cluster) -> Vec<Object> {
+    cluster.list(&PODS, "default").await.into_iter().filter(|pod| !pod.is_going()).collect()
+}
+
+/// Lets a pod run and be ready since now.
+pub async fn make_ready(cluster: &Cluster, pod: &Object) {
+    let now = mizzen_object::time::from_unix(cluster.now());
+    let ready = value!({"type": "Ready", "status": "True", "lastTransitionTime": now});
+    cluster
+        .change_status(&PODS, &pod.key().to_string(), |status| {
+            status.set("phase", "Running");
+            status.set("conditions", vec![ready]);
+        })
+        .await;
+}
+
+/// What people were told, by reason.
+pub async fn told(cluster: &Cluster, reason: &str) -> Vec<String> {
+    let events = cluster.list(&EVENTS, "default").await.into_iter();
+    events
+        .filter(|event| event["reason"].str() == reason)
+        .map(|event| event["message"].str().into())
+        .collect()
+}
+
+async fn scale(cluster: &Cluster, replicas: i64) {
+    cluster.change(&REPLICA_SETS, "default/web", |set| set.entry("spec").set("replicas", replicas)).await;
+    cluster.settle().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_makes_its_pods_and_counts_them() {
+    let cluster = Cluster::with(&[LOOP]).await;
+    let set = cluster.create(&set(3)).await;
+    cluster.settle().await;
+    let pods = pods(&cluster).await;
+    assert_eq!(pods.len(), 3);
+    assert!(pods.iter().all(|pod| pod.is_controlled_by(set.uid()) && pod.name().starts_with("web-")));
+    let status =
+        value!({"replicas": 3, "fullyLabeledReplicas": 3, "terminatingReplicas": 0, "observedGeneration": 1});
+    assert_eq!(cluster.get(&REPLICA_SETS, "default/web").await["status"], status);
+    let mut messages = told(&cluster, "SuccessfulCreate").await;
+    messages.sort();
+    assert_eq!(messages, pods.iter().map(|pod| format!("Created pod: {}", pod.name())).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_goes_or_fails_is_replaced() {
+    let cluster = Cluster::with(&[LOOP]).await;
+    cluster.create(&set(2)).await;
+    cluster.settle().await;
+    let first = pods(&cluster).await;
+    cluster.delete(&PODS, &first[0].key().to_string()).await;
+    cluster.change_status(&PODS, &first[1].key().to_string(), |status| status.set("phase", "Failed")).await;
+    cluster.settle().await;
+    let now = pods(&cluster).await;
+    assert_eq!(now.len(), 3); // The one that failed is kept, but does not count.
+    assert_eq!(cluster.get(&REPLICA_SETS, "default/web").await["status"]["replicas"].int(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn orphans_that_match_are_adopted_and_pods_that_do_not_are_released() {
+    let cluster = Cluster::with(&[LOOP]).await;
+    cluster.create(&pod("orphan")).await;
+    let set = cluster.create(&set(2)).await;
+    cluster.settle().await;
+    assert_eq!(pods(&cluster).await.len(), 2);
+    assert!(cluster.get(&PODS, "default/orphan").await.is_controlled_by(set.uid()));
+    let other = |pod: &mut Object| pod.entry("metadata").entry("labels").set("app", "b");
+    cluster.change(&PODS, "default/orphan", other).await;
+    cluster.settle().await;
+    assert!(cluster.get(&PODS, "default/orphan").await.owners().is_empty());
+    assert_eq!(pods(&cluster).await.len(), 3);
+    cluster
+        .change(&PODS, "default/orphan", |pod| pod.entry("metadata").entry("labels").set("app", "a"))
+        .await;
+    cluster.settle().await;
+    assert_eq!(pods(&cluster).await.len(), 2); // It came back, and there was one too many.
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_serve_nobody_go_first_and_then_the_cheapest() {
+    let cluster = Cluster::with(&[LOOP]).await;
+    cluster.create(&set(4)).await;
+    cluster.settle().await;
+    let all = pods(&cluster).await;
+    for (pod, cost) in all[1..].iter().zip(["5", "-5", "7"]) {
+        make_ready(&cluster, pod).await;
+        let annotate = |pod: &mut Object| {
+            pod.entry("metadata")
+                .entry("annotations")
+                .set("controller.kubernetes.io/pod-deletion-cost", cost);
+        };
+        cluster.change(&PODS, &pod.key().to_string(), annotate).await;
+    }
+    cluster.settle().await;
+    for (replicas, victim) in [(3, 0), (2, 2), (1, 1)] {
+        scale(&cluster, replicas).await;
+        assert!(
+            cluster.find(&PODS, &all[victim].key().to_string()).await.is_none(),
+            "{victim} at {replicas}"
+        );
+    }
+    assert_eq!(told(&cluster, "SuccessfulDelete").await.len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_on_their_way_out_are_counted_apart_and_replaced_at_once() {
+    let cluster = Cluster::with(&[LOOP]).await;
+    cluster.create(&set(1).replace("spec: {containers", "spec: {nodeName: n1, containers")).await;
+    cluster.settle().await;
+    let first = pods(&cluster).await;
+    cluster.delete(&PODS, &first[0].key().to_string()).await;
+    cluster.settle().await;
+    let status = &cluster.get(&REPLICA_SETS, "default/web").await["status"];
+    assert_eq!((status["replicas"].int(), status["terminatingReplicas"].int()), (1, 1));
+    assert_eq!(cluster.list(&PODS, "default").await.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_becomes_available_by_the_passing_of_time() {
+    let cluster = Cluster::with(&[LOOP]).await;
+    cluster.create(&set(1).replace("replicas: 1", "replicas: 1, minReadySeconds: 20")).await;
+    cluster.settle().await;
+    make_ready(&cluster, &pods(&cluster).await[0]).await;
+    let available =
+        async || cluster.get(&REPLICA_SETS, "default/web").await["status"]["availableReplicas"].int();
+    cluster.pass(Duration::from_secs(19)).await;
+    assert_eq!(available().await, 0);
+    cluster.pass(Duration::from_secs(2)).await;
+    assert_eq!(available().await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_that_is_used_up_is_told_once_and_overcome() {
+    let cluster = Cluster::with(&[LOOP]).await;
+    cluster.create("{apiVersion: v1, kind: ResourceQuota, metadata: {name: q, namespace: default}, spec: {hard: {pods: 2}}}").await;
+    let room = async |n: i64| {
+        let hard = value!({"pods": (n.to_string())});
+        let used = value!({"pods": (pods(&cluster).await.len().to_string())});
+        cluster
+            .change_status(&RESOURCE_QUOTAS, "default/q", |status| {
+                *status = value!({"hard": hard, "used": used})
+            })
+            .await;
+    };
+    room(2).await;
+    cluster.create(&set(9)).await;
+    cluster.settle().await;
+    assert_eq!(pods(&cluster).await.len(), 2);
+    let status = &cluster.get(&REPLICA_SETS, "default/web").await["status"];
+    let failure = &status["conditions"][0];
+    assert_eq!((failure["type"].str(), failure["reason"].str()), ("ReplicaFailure", "FailedCreate"));
+    assert!(failure["message"].str().contains("exceeded quota: q"), "{failure:?}");
+    assert!(told(&cluster, "FailedCreate").await[0].starts_with("Error creating: pods \"web-"));
+    room(20).await;
+    cluster.pass(Duration::from_secs(600)).await;
+    assert_eq!(pods(&cluster).await.len(), 9);
+    assert_eq!(cluster.get(&REPLICA_SETS, "default/web").await["status"]["conditions"].list().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_pods_than_a_burst_come_in_bursts() {
+    let cluster = Cluster::with(&[LOOP]).await;
+    cluster.create(&set(600)).await;
+    cluster.pass(Duration::from_secs(5)).await;
+    assert_eq!(pods(&cluster).await.len(), 600);
+    scale(&cluster, 1).await;
+    cluster.pass(Duration::from_secs(5)).await;
+    assert_eq!(pods(&cluster).await.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_that_goes_makes_and_adopts_nothing() {
+    let cluster = Cluster::with(&[LOOP]).await;
+    cluster.create(&set(1).replace("name: web,", "name: web, finalizers: [example.com/wait],")).await;
+    cluster.settle().await;
+    cluster.delete(&REPLICA_SETS, "default/web").await;
+    cluster.delete(&PODS, &pods(&cluster).await[0].key().to_string()).await;
+    cluster.create(&pod("orphan")).await;
+    cluster.settle().await;
+    let left = pods(&cluster).await;
+    assert!(left.len() == 1 && left[0].owners().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn loops_that_start_late_find_everything() {
+    let mut cluster = Cluster::with(&[]).await;
+    cluster.create(&set(2)).await;
+    cluster.create(&pod("orphan")).await;
+    cluster.start(&[LOOP], |_| {}).await;
+    cluster.settle().await;
+    assert_eq!(pods(&cluster).await.len(), 2);
+    cluster.start(&[LOOP], |_| {}).await;
+    cluster.settle().await;
+    assert_eq!(pods(&cluster).await.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn replication_controllers_do_the_same_by_another_name() {
+    let cluster = Cluster::with(&["replicationcontroller-controller"]).await;
+    let text = set(2).replace("apps/v1", "v1").replace("ReplicaSet", "ReplicationController");
+    cluster.create(&text.replace("{matchLabels: {app: a}}", "{app: a}")).await;
+    cluster.settle().await;
+    let pods = pods(&cluster).await;
+    assert_eq!(pods.len(), 2);
+    let owner = pods[0].controller().expect("an owner");
+    assert_eq!((owner["kind"].str(), owner["apiVersion"].str()), ("ReplicationController", "v1"));
+    let status = value!({"replicas": 2, "fullyLabeledReplicas": 2, "observedGeneration": 1});
+    assert_eq!(cluster.get(&REPLICATION_CONTROLLERS, "default/web").await["status"], status);
+}

@@ -1,0 +1,61 @@
+//! Jobs that have ended go when their time is over.
+
+use std::time::Duration;
+
+use mizzen_object::time::from_unix;
+use mizzen_object::value;
+use mizzen_sdk::resource::JOBS;
+
+use crate::cluster::Cluster;
+
+/// Makes the job `j`, which has just failed.
+async fn failed(cluster: &Cluster) {
+    let template = "{spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}";
+    cluster
+        .create(&format!(
+            "{{apiVersion: batch/v1, kind: Job, metadata: {{name: j, namespace: default}}, spec: {{template: {template}}}}}"
+        ))
+        .await;
+    let time = from_unix(cluster.now());
+    let condition =
+        |kind: &str| value!({"type": kind, "status": "True", "lastTransitionTime": (time.as_str())});
+    let conditions = ["FailureTarget", "Failed"].map(condition).to_vec();
+    cluster
+        .change_status(&JOBS, "default/j", |status| {
+            status.set("startTime", time.as_str());
+            status.set("conditions", conditions);
+        })
+        .await;
+}
+
+/// Whether the job is still to be kept. Nobody collects garbage here.
+async fn is_kept(cluster: &Cluster) -> bool {
+    cluster.find(&JOBS, "default/j").await.is_some_and(|job| !job.is_going())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_goes_when_its_time_is_over_even_if_it_said_so_later() {
+    let cluster = Cluster::with(&["ttl-after-finished-controller"]).await;
+    failed(&cluster).await;
+    cluster.pass(Duration::from_secs(30)).await;
+    assert!(is_kept(&cluster).await);
+    cluster.change(&JOBS, "default/j", |job| job.entry("spec").set("ttlSecondsAfterFinished", 60)).await;
+    cluster.pass(Duration::from_secs(28)).await;
+    assert!(is_kept(&cluster).await);
+    cluster.pass(Duration::from_secs(4)).await;
+    assert!(!is_kept(&cluster).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_whose_time_was_made_longer_is_kept() {
+    let cluster = Cluster::with(&["ttl-after-finished-controller"]).await;
+    failed(&cluster).await;
+    for seconds in [60, 600] {
+        cluster
+            .change(&JOBS, "default/j", |job| job.entry("spec").set("ttlSecondsAfterFinished", seconds))
+            .await;
+        cluster.settle().await;
+    }
+    cluster.pass(Duration::from_secs(500)).await;
+    assert!(is_kept(&cluster).await);
+}

@@ -1,0 +1,269 @@
+//! Does a pod fit on its node? What the kubelet checks itself, whoever sent the pod.
+
+use mizzen_object::quantity::Quantity;
+use mizzen_object::{Str, Value};
+
+use crate::resources::{Amounts, total};
+
+/// What the pods of a node have taken of it.
+#[derive(Debug, Default)]
+pub struct Used {
+    amounts: Amounts,
+    n_pods: i64,
+}
+
+/// What one pod takes.
+#[derive(Debug, Default)]
+pub struct Share(Amounts);
+
+/// Why a pod is not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// In one word.
+    pub reason: Str,
+    /// For people.
+    pub message: String,
+}
+
+impl Share {
+    /// What a pod takes.
+    pub fn of(pod: &Value) -> Share {
+        Share(total(pod, "requests"))
+    }
+}
+
+impl Used {
+    /// A pod comes.
+    pub fn add(&mut self, share: &Share) {
+        self.n_pods += 1;
+        for (name, amount) in &share.0 {
+            let sum = self.amounts.get(name).map_or_else(|| amount.clone(), |known| known.add(amount));
+            self.amounts.insert(name.clone(), sum);
+        }
+    }
+
+    /// A pod goes.
+    pub fn remove(&mut self, share: &Share) {
+        self.n_pods -= 1;
+        for (name, amount) in &share.0 {
+            if let Some(known) = self.amounts.get_mut(name) {
+                *known = known.sub(amount);
+            }
+        }
+    }
+}
+
+/// Whether a pod that takes `share` fits on a node of which `used` is taken.
+pub fn admit(pod: &Value, node: &Value, used: &Used, share: &Share) -> Result<(), Refusal> {
+    check_system(pod)?;
+    check_resources(node, used, share)?;
+    check_affinity(pod, node)?;
+    check_taints(pod, node)
+}
+
+fn refuse(reason: &str, message: impl Into<String>) -> Result<(), Refusal> {
+    Err(Refusal { reason: reason.into(), message: message.into() })
+}
+
+fn check_system(pod: &Value) -> Result<(), Refusal> {
+    match pod["spec"]["os"]["name"].str() {
+        "" | "linux" => Ok(()),
+        _ => refuse("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"),
+    }
+}
+
+fn check_resources(node: &Value, used: &Used, share: &Share) -> Result<(), Refusal> {
+    let allocatable = &node["status"]["allocatable"];
+    let n_allowed = number("pods", &quantity(&allocatable["pods"]));
+    if used.n_pods + 1 > n_allowed {
+        return out_of("pods", 1, used.n_pods, n_allowed);
+    }
+    let first = ["cpu", "memory", "ephemeral-storage"];
+    let others = share.0.keys().map(|name| name.as_str()).filter(|name| !first.contains(name));
+    for name in first.into_iter().chain(others) {
+        let asked = share.0.get(name).map(|amount| number(name, amount)).unwrap_or_default();
+        // Kubernetes: what the node has never heard of is somebody else's business.
+        let is_known = first.contains(&name) || !allocatable[name].is_null();
+        let taken = used.amounts.get(name).map(|amount| number(name, amount)).unwrap_or_default();
+        let has = number(name, &quantity(&allocatable[name]));
+        if asked > 0 && is_known && asked > has - taken {
+            return out_of(name, asked, taken, has);
+        }
+    }
+    Ok(())
+}
+
+fn out_of(name: &str, asked: i64, taken: i64, has: i64) -> Result<(), Refusal> {
+    let message = format!(
+        "Node didn't have enough resource: {name}, requested: {asked}, used: {taken}, capacity: {has}"
+    );
+    refuse(&format!("OutOf{name}"), message)
+}
+
+fn quantity(value: &Value) -> Quantity {
+    match value {
+        Value::Int(int) => Quantity::of(&int.to_string()),
+        value => Quantity::parse(value.str()).unwrap_or_else(|_| Quantity::of("0")),
+    }
+}
+
+/// Processors are counted in thousandths.
+fn number(name: &str, amount: &Quantity) -> i64 {
+    if name == "cpu" { amount.milli_value() } else { amount.value() }
+}
+
+fn check_affinity(pod: &Value, node: &Value) -> Result<(), Refusal> {
+    let labels = &node["metadata"]["labels"];
+    let selected = pod["spec"]["nodeSelector"].entries().all(|(name, value)| labels[name] == *value);
+    let path = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution";
+    let required = pod.at(path);
+    let terms = required["nodeSelectorTerms"].list();
+    if selected && (required.is_null() || terms.iter().any(|term| matches_term(term, node))) {
+        return Ok(());
+    }
+    predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
+}
+
+fn predicate(name: &str, why: &str) -> Result<(), Refusal> {
+    refuse(name, format!("Predicate {name} failed: {why}"))
+}
+
+/// A term that says nothing matches nothing.
+fn matches_term(term: &Value, node: &Value) -> bool {
+    let (by_label, by_field) = (term["matchExpressions"].list(), term["matchFields"].list());
+    let label = |name: &str| node["metadata"]["labels"][name].as_str();
+    let field = |name: &str| node.at(name).as_str();
+    let some = !by_label.is_empty() || !by_field.is_empty();
+    some && by_label.iter().all(|rule| holds(rule, label(rule["key"].str())))
+        && by_field.iter().all(|rule| holds(rule, field(rule["key"].str())))
+}
+
+fn holds(rule: &Value, value: Option<&str>) -> bool {
+    let wanted = rule["values"].list();
+    let named = value.is_some_and(|value| wanted.iter().any(|other| other.str() == value));
+    let number = |text: &str| text.parse::<i64>().ok();
+    let bound = wanted.first().and_then(|bound| number(bound.str()));
+    let measured = value.and_then(number).zip(bound);
+    match rule["operator"].str() {
+        "In" => named,
+        "NotIn" => !named,
+        "Exists" => value.is_some(),
+        "DoesNotExist" => value.is_none(),
+        "Gt" => measured.is_some_and(|(value, bound)| value > bound),
+        "Lt" => measured.is_some_and(|(value, bound)| value < bound),
+        _ => false,
+    }
+}
+
+/// Kubernetes: only taints that would drive the pod away again count here.
+fn check_taints(pod: &Value, node: &Value) -> Result<(), Refusal> {
+    let tolerations = pod["spec"]["tolerations"].list();
+    let mut taints = node["spec"]["taints"].list().iter();
+    let bad = taints.any(|taint| {
+        taint["effect"].str() == "NoExecute" && !tolerations.iter().any(|toleration| tolerates(toleration, taint))
+    });
+    match bad {
+        true => predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate"),
+        false => Ok(()),
+    }
+}
+
+fn tolerates(toleration: &Value, taint: &Value) -> bool {
+    let any_or_same = |field: &str| toleration[field].is_empty() || toleration[field] == taint[field];
+    let value = match toleration["operator"].str() {
+        "Exists" => true,
+        _ => toleration["value"].str() == taint["value"].str(),
+    };
+    any_or_same("effect") && any_or_same("key") && value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mizzen_object::json;
+
+    const NODE: &str = r#"{"metadata":{"name":"n","labels":{"zone":"a","rank":"5"}},"spec":{"taints":[{"key":"x","effect":"NoSchedule"}]},
+        "status":{"allocatable":{"cpu":"2","memory":"1Gi","pods":"2","acme.com/gpu":"1"}}}"#;
+
+    /// Why a pod does not fit on a node where one pod uses half a processor.
+    #[track_caller]
+    fn check(spec: &str, expected: &str) {
+        let parse = |text: &str| json::parse(text.as_bytes()).unwrap();
+        let mut used = Used::default();
+        used.add(&Share::of(&parse(r#"{"spec":{"containers":[{"resources":{"requests":{"cpu":"500m"}}}]}}"#)));
+        let pod = parse(&format!("{{\"spec\":{spec}}}"));
+        let said = match admit(&pod, &parse(NODE), &used, &Share::of(&pod)) {
+            Ok(()) => String::new(),
+            Err(Refusal { reason, message }) => format!("{reason}: {message}"),
+        };
+        assert_eq!(said, expected, "{spec}");
+    }
+
+    fn asks(name: &str, amount: &str) -> String {
+        format!(r#"{{"containers":[{{"resources":{{"requests":{{"{name}":"{amount}"}}}}}}]}}"#)
+    }
+
+    #[test]
+    fn what_fits_is_taken() {
+        check(&asks("cpu", "1500m"), "");
+        check(&asks("acme.com/gpu", "1"), "");
+        check(&asks("acme.com/unheard", "7"), "");
+    }
+
+    #[test]
+    fn what_is_too_much_is_refused() {
+        let said = |name: &str, asked: &str, used: &str, has: &str| {
+            format!("OutOf{name}: Node didn't have enough resource: {name}, requested: {asked}, used: {used}, capacity: {has}")
+        };
+        check(&asks("cpu", "1501m"), &said("cpu", "1501", "500", "2000"));
+        check(&asks("memory", "2Gi"), &said("memory", "2147483648", "0", "1073741824"));
+        check(&asks("acme.com/gpu", "2"), &said("acme.com/gpu", "2", "0", "1"));
+        check(&asks("ephemeral-storage", "1"), &said("ephemeral-storage", "1", "0", "0"));
+    }
+
+    #[test]
+    fn too_many_pods_are_refused() {
+        let mut used = Used::default();
+        let (node, pod) = (json::parse(NODE.as_bytes()).unwrap(), Value::Null);
+        for expected in [None, None, Some("OutOfpods")] {
+            let refused = admit(&pod, &node, &used, &Share::default()).err().map(|refusal| refusal.reason);
+            assert_eq!(refused.as_deref(), expected);
+            used.add(&Share::default());
+        }
+    }
+
+    #[test]
+    fn a_node_must_be_the_right_one() {
+        let wrong = "NodeAffinity: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector";
+        check(r#"{"nodeSelector":{"zone":"a"}}"#, "");
+        check(r#"{"nodeSelector":{"zone":"b"}}"#, wrong);
+        let affinity = |term: &str| {
+            format!(r#"{{"affinity":{{"nodeAffinity":{{"requiredDuringSchedulingIgnoredDuringExecution":{{"nodeSelectorTerms":[{term}]}}}}}}}}"#)
+        };
+        check(&affinity(r#"{"matchExpressions":[{"key":"zone","operator":"In","values":["a","b"]}]}"#), "");
+        check(&affinity(r#"{"matchExpressions":[{"key":"rank","operator":"Gt","values":["5"]}]}"#), wrong);
+        check(&affinity(r#"{"matchExpressions":[{"key":"rank","operator":"Lt","values":["6"]}]}"#), "");
+        check(&affinity(r#"{"matchExpressions":[{"key":"zone","operator":"DoesNotExist"}]}"#), wrong);
+        check(&affinity(r#"{"matchFields":[{"key":"metadata.name","operator":"In","values":["n"]}]}"#), "");
+        check(&affinity("{}"), wrong);
+    }
+
+    #[test]
+    fn another_system_is_refused() {
+        check(r#"{"os":{"name":"linux"}}"#, "");
+        check(r#"{"os":{"name":"windows"}}"#, "PodOSNotSupported: Failed to admit pod as the OS field doesn't match node OS");
+    }
+
+    #[test]
+    fn a_taint_that_drives_pods_away_must_be_tolerated() {
+        let mut node = json::parse(NODE.as_bytes()).unwrap();
+        node.entry("spec").set("taints", vec![mizzen_object::value!({ "key": "x", "value": "y", "effect": "NoExecute" })]);
+        let fits = |tolerations: &str| {
+            let pod = json::parse(format!(r#"{{"spec":{{"tolerations":{tolerations}}}}}"#).as_bytes()).unwrap();
+            admit(&pod, &node, &Used::default(), &Share::default()).is_ok()
+        };
+        assert!(!fits("[]") && !fits(r#"[{"key":"x","effect":"NoSchedule","operator":"Exists"}]"#));
+        assert!(fits(r#"[{"operator":"Exists"}]"#) && fits(r#"[{"key":"x","value":"y","effect":"NoExecute"}]"#));
+        assert!(!fits(r#"[{"key":"x","value":"z"}]"#));
+    }
+}

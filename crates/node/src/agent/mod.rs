@@ -1,0 +1,278 @@
+//! What becomes of the pods of all nodes of this process? One task, one watch, one heap of timers.
+//!
+//! A pod is looked at when the API says something of it, when something is due, and when a write is done. A look lets
+//! the pod live up to now, and writes what its status then lacks; it never asks why it was called.
+//!
+//! Invariant: of one pod at most one write is under way, and what is written is made from what the last one left.
+
+mod place;
+mod timers;
+mod write;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mizzen_object::{Str, Value};
+use mizzen_sdk::cache::{Entry, Version};
+use mizzen_sdk::event::Note;
+use mizzen_sdk::informer::Informer;
+use mizzen_sdk::{Key, Object};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+pub use timers::Timers;
+
+use crate::admit::{Share, admit};
+use crate::moment::{Moment, earlier};
+use crate::pod::{Pod, Stage, Told, Turn};
+use crate::settings::Settings;
+use crate::status;
+use place::Places;
+use write::{Write, Written};
+
+/// How many writes are under way at a time.
+const MOST_WRITES: usize = 64;
+/// How long to wait after a write failed; twice as long after each further one.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// How long to sleep when nothing is due.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// Everything that is known of the pods of these nodes.
+pub struct Agent {
+    settings: Arc<Settings>,
+    pods: Informer<Object>,
+    places: Places,
+    kept: HashMap<Key, Kept>,
+    timers: Timers<Key>,
+    writes: JoinSet<Written>,
+    /// Pods that are looked at once a write is done.
+    waiting: VecDeque<Key>,
+}
+
+/// A pod, and how far the API knows of it.
+struct Kept {
+    uid: Box<str>,
+    node: Str,
+    pod: Pod,
+    /// What it takes of its node, until it is finished.
+    share: Option<Share>,
+    /// The version that the last write left.
+    wrote: Version,
+    is_writing: bool,
+    is_deleted: bool,
+    n_failures: u32,
+    /// When it is looked at again.
+    wakes: Option<Moment>,
+}
+
+impl Agent {
+    /// An agent that hears of pods by `pods` and of nodes by `nodes`.
+    pub fn new(settings: Arc<Settings>, pods: Informer<Object>, nodes: Informer<Object>) -> Agent {
+        Agent {
+            places: Places::new(&settings, nodes),
+            settings,
+            pods,
+            kept: HashMap::new(),
+            timers: Timers::default(),
+            writes: JoinSet::new(),
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Lets pods live until the future is dropped. `heard` has the keys of pods of which the API said something.
+    pub async fn run(mut self, mut heard: UnboundedReceiver<Key>) {
+        loop {
+            let pause = self.timers.next().map_or(IDLE, |at| at.saturating_sub(self.settings.now()));
+            tokio::select! {
+                key = heard.recv() => match key {
+                    Some(key) => self.look(&key),
+                    None => return,
+                },
+                Some(written) = self.writes.join_next() => {
+                    if let Ok(written) = written {
+                        self.take(written);
+                    }
+                }
+                () = sleep(pause) => self.look_at_what_is_due(),
+            }
+        }
+    }
+
+    fn look_at_what_is_due(&mut self) {
+        let now = self.settings.now();
+        while let Some((at, key)) = self.timers.pop(now) {
+            // A timer that was set again since then is no longer wanted.
+            if self.kept.get(&key).is_some_and(|kept| kept.wakes == Some(at)) {
+                self.look(&key);
+            }
+        }
+    }
+
+    /// A write is done.
+    fn take(&mut self, Written { key, uid, outcome }: Written) {
+        let now = self.settings.now();
+        let kept = self.kept.get_mut(&key).filter(|kept| kept.uid == uid);
+        if let Some(kept) = kept {
+            kept.is_writing = false;
+            match outcome {
+                Ok(done) => kept.succeed(done),
+                Err(error) => {
+                    tracing::debug!(%key, %error, "a pod's status could not be written");
+                    let pause = kept.fail();
+                    kept.wakes = Some(now + pause);
+                    self.timers.add(now + pause, key.clone());
+                }
+            }
+            self.look(&key);
+        }
+        while self.writes.len() < MOST_WRITES
+            && let Some(key) = self.waiting.pop_front()
+        {
+            self.look(&key);
+        }
+    }
+
+    /// Lets a pod live up to now.
+    fn look(&mut self, key: &Key) {
+        let Some(entry) = self.pods.store().get(key) else { return self.forget(key) };
+        if self.kept.get(key).is_some_and(|kept| *kept.uid != *entry.uid()) {
+            self.forget(key);
+        }
+        if self.kept.get(key).is_some_and(|kept| kept.must_wait(&entry)) {
+            return;
+        }
+        if self.writes.len() >= MOST_WRITES {
+            self.waiting.push_back(key.clone());
+            return;
+        }
+        match entry.object() {
+            Ok(object) => self.live(key, &object),
+            Err(error) => tracing::warn!(%error, "a pod cannot be read"),
+        }
+    }
+
+    fn live(&mut self, key: &Key, object: &Object) {
+        let node = object["spec"]["nodeName"].str();
+        if !self.places.has(node) {
+            return;
+        }
+        let now = self.settings.now();
+        if !self.kept.contains_key(key) {
+            let kept = self.admit(object, now);
+            self.kept.insert(key.clone(), kept);
+        }
+        let Some(kept) = self.kept.get_mut(key) else { return };
+        let mut turn = Turn::new(object, now, &*self.settings.runtime);
+        let wakes = kept.pod.advance(&mut turn);
+        let notes = turn.notes;
+        if kept.pod.stage == Stage::Finished
+            && let Some(share) = kept.share.take()
+        {
+            self.places.release(&kept.node, &share);
+        }
+        // A write that failed must be tried again at its time, too.
+        let retry = kept.wakes.filter(|at| kept.n_failures > 0 && *at > now);
+        let wakes = earlier(wakes, retry);
+        if let Some(at) = wakes.filter(|_| wakes != kept.wakes) {
+            self.timers.add(at, key.clone());
+        }
+        kept.wakes = wakes;
+        let may_write = retry.is_none();
+        if let Some(write) = kept.lacks(object, &self.settings, now).filter(|_| may_write) {
+            kept.is_writing = true;
+            self.writes.spawn(write.run(self.settings.api.clone(), key.clone(), kept.uid.clone()));
+        }
+        self.tell(object, notes);
+    }
+
+    /// Takes a pod that comes to its node, or says why not.
+    fn admit(&mut self, object: &Object, now: Moment) -> Kept {
+        let name = object["spec"]["nodeName"].str();
+        let share = Share::of(object);
+        let (pod, share) = match self.refusal(object, name, &share) {
+            Some((reason, message)) => {
+                self.tell(object, vec![Told { path: String::new(), note: Note::warning(&reason, "", &*message) }]);
+                (Pod::rejected(&reason, format!("Pod was rejected: {message}"), now), None)
+            }
+            None => {
+                let mut pod = Pod::new(object, now, &*self.settings.runtime);
+                pod.address = self.places.address(object, &pod.address);
+                self.places.take(name, &share);
+                (pod, Some(share))
+            }
+        };
+        Kept {
+            uid: object.uid().into(),
+            node: name.into(),
+            pod,
+            share,
+            wrote: Version::default(),
+            is_writing: false,
+            is_deleted: false,
+            n_failures: 0,
+            wakes: None,
+        }
+    }
+
+    /// Why a pod is not taken. Who is here already stays.
+    fn refusal(&self, object: &Object, node: &str, share: &Share) -> Option<(Str, String)> {
+        if object.is_going() || !matches!(object["status"]["phase"].str(), "" | "Pending") {
+            return None;
+        }
+        if let Err(message) = self.settings.runtime.accepts(object) {
+            return Some((Str::new_static("InvalidSimulation"), message));
+        }
+        let node = self.places.node(node);
+        let refusal = admit(object, &node.object, node.used, share).err()?;
+        Some((refusal.reason, refusal.message))
+    }
+
+    fn forget(&mut self, key: &Key) {
+        let Some(kept) = self.kept.remove(key) else { return };
+        if let Some(share) = &kept.share {
+            self.places.release(&kept.node, share);
+        }
+        self.places.free(&kept.node, &kept.pod.address);
+    }
+
+    fn tell(&self, object: &Object, notes: Vec<Told>) {
+        let node = object["spec"]["nodeName"].str();
+        for Told { path, note } in notes {
+            self.settings.record(object, node, &path, note);
+        }
+    }
+}
+
+impl Kept {
+    /// Whether the API will soon say more than `entry` does.
+    fn must_wait(&self, entry: &Entry<Object>) -> bool {
+        self.is_writing || entry.version() < self.wrote
+    }
+
+    fn succeed(&mut self, done: write::Done) {
+        self.n_failures = 0;
+        match done {
+            write::Done::Status(version) => self.wrote = version,
+            write::Done::Deleted => self.is_deleted = true,
+            write::Done::Gone => {}
+        }
+    }
+
+    fn fail(&mut self) -> Duration {
+        self.n_failures += 1;
+        (FIRST_PAUSE * 2u32.saturating_pow(self.n_failures - 1)).min(LONGEST_PAUSE)
+    }
+
+    /// What the API does not know yet.
+    fn lacks(&self, object: &Value, settings: &Settings, now: Moment) -> Option<Write> {
+        if let Some(patch) = status::patch(&self.pod, object, &settings.host, now) {
+            return Some(Write::Status(patch));
+        }
+        let is_going = !object["metadata"]["deletionTimestamp"].is_null();
+        let is_over = self.pod.stage == Stage::Finished && is_going && !self.is_deleted;
+        is_over.then_some(Write::Delete)
+    }
+}

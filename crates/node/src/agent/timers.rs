@@ -1,0 +1,50 @@
+//! What is due, and when is the next? One heap for everything that waits.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::moment::Moment;
+
+/// Things that are due at some time, each perhaps more than once.
+#[derive(Debug)]
+pub struct Timers<K>(BinaryHeap<Reverse<(Moment, K)>>);
+
+impl<K: Ord> Default for Timers<K> {
+    fn default() -> Timers<K> {
+        Timers(BinaryHeap::new())
+    }
+}
+
+impl<K: Ord> Timers<K> {
+    /// Something is due at `at`.
+    pub fn add(&mut self, at: Moment, key: K) {
+        self.0.push(Reverse((at, key)));
+    }
+
+    /// When the next thing is due.
+    pub fn next(&self) -> Option<Moment> {
+        self.0.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// The next thing that is due now, and since when.
+    pub fn pop(&mut self, now: Moment) -> Option<(Moment, K)> {
+        self.next().filter(|at| *at <= now)?;
+        self.0.pop().map(|Reverse(due)| due)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn things_come_in_their_order_and_not_before_their_time() {
+        let mut timers = Timers::default();
+        for seconds in [3, 1, 2] {
+            timers.add(Moment::from_secs(seconds), seconds);
+        }
+        let due: Vec<u64> = std::iter::from_fn(|| timers.pop(Moment::from_secs(2))).map(|(_, key)| key).collect();
+        assert_eq!(due, [1, 2]);
+        assert_eq!(timers.next(), Some(Moment::from_secs(3)));
+    }
+}

@@ -1,0 +1,262 @@
+//! Keeping nodes alive: they are registered, and then each renews its lease every ten seconds.
+//!
+//! Leases are renewed one after the other through the ten seconds, so that a thousand nodes do not all write at once.
+//! The status is written when it is not what it should be, and every five minutes.
+//!
+//! Kubernetes: who deletes a node means it. It is not registered again until the agent is restarted.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, FuturesUnordered};
+use kube::Error;
+use mizzen_object::{Str, Value, value};
+use mizzen_sdk::api::Patch;
+use mizzen_sdk::resource::{LEASES, NODES};
+use mizzen_sdk::write::is_already_exists;
+use mizzen_sdk::{Key, Object};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::sleep;
+
+use super::object::{labels, needs_status, object, status};
+use crate::agent::Timers;
+use crate::moment::Moment;
+use crate::settings::Settings;
+
+/// Kubernetes: how long a lease lasts, and how often it is renewed (pkg/kubelet/kubelet.go).
+const LEASE: Duration = Duration::from_secs(40);
+const RENEW: Duration = Duration::from_secs(10);
+/// Kubernetes: how often the status of a node is written if nothing changes.
+const REPORT: Duration = Duration::from_secs(300);
+/// Where leases of nodes are.
+const NAMESPACE: &str = "kube-node-lease";
+/// How many nodes are registered at a time.
+const AT_A_TIME: usize = 32;
+/// How long to wait until a node is registered again that could not be; twice as long after each further try.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(7);
+
+/// One node, as far as its heart beats.
+struct Beat {
+    name: Str,
+    uid: Str,
+    /// The version of its lease; empty if it has none yet.
+    lease: String,
+    /// Whether somebody deleted it.
+    is_gone: bool,
+}
+
+/// What the API said of a node.
+pub enum Heard {
+    /// It is like this.
+    Is(Arc<Object>),
+    /// The one with this uid is gone.
+    Gone(Arc<Object>),
+}
+
+/// What is to be done for a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Chore {
+    Renew(usize),
+    Report(usize),
+}
+
+/// Registers nodes and keeps them alive until the future is dropped. `heard` has nodes of which the API said something.
+pub async fn keep(settings: Arc<Settings>, mut heard: UnboundedReceiver<Heard>) {
+    let mut beats = register(&settings).await;
+    let places: HashMap<Str, usize> = beats.iter().enumerate().map(|(at, beat)| (beat.name.clone(), at)).collect();
+    let mut timers = Timers::default();
+    let began = settings.now();
+    for at in 0..beats.len() {
+        let share = |whole: Duration| whole * at as u32 / beats.len().max(1) as u32;
+        timers.add(began + share(RENEW), Chore::Renew(at));
+        timers.add(began + REPORT + share(REPORT), Chore::Report(at));
+    }
+    loop {
+        let pause = timers.next().map_or(RENEW, |at| at.saturating_sub(settings.now()));
+        tokio::select! {
+            heard = heard.recv() => {
+                let Some(heard) = heard else { return };
+                if let Some(at) = places.get(heard.node().name()) {
+                    hear(&settings, &mut beats[*at], &heard).await;
+                }
+            }
+            () = sleep(pause) => {
+                let now = settings.now();
+                let due: Vec<(Moment, Chore)> = std::iter::from_fn(|| timers.pop(now)).collect();
+                work_off(&settings, &mut beats, &due).await;
+                for (at, chore) in due {
+                    timers.add(chore.again(at, now), chore);
+                }
+            }
+        }
+    }
+}
+
+impl Chore {
+    /// The node whose lease is to be renewed.
+    fn renews(self) -> Option<usize> {
+        match self {
+            Chore::Renew(at) => Some(at),
+            Chore::Report(_) => None,
+        }
+    }
+
+    /// When it is to be done again. What was missed is not made up for.
+    fn again(self, at: Moment, now: Moment) -> Moment {
+        let every = match self {
+            Chore::Renew(_) => RENEW,
+            Chore::Report(_) => REPORT,
+        };
+        (at + every).max(now)
+    }
+}
+
+/// Does all chores that are due, side by side: first leases, then statuses.
+async fn work_off(settings: &Settings, beats: &mut [Beat], due: &[(Moment, Chore)]) {
+    let renews: HashSet<usize> = due.iter().filter_map(|(_, chore)| chore.renews()).collect();
+    let living = beats.iter_mut().enumerate().filter(|(at, beat)| renews.contains(at) && !beat.is_gone);
+    let renewals: FuturesUnordered<_> = living.map(|(_, beat)| settings.renew(beat)).collect();
+    renewals.for_each(async |outcome| log(outcome)).await;
+    for (_, chore) in due {
+        if let Chore::Report(at) = chore
+            && !beats[*at].is_gone
+        {
+            log(settings.report(&beats[*at].name, &Value::Null).await);
+        }
+    }
+}
+
+/// Registers every node, however long that takes.
+async fn register(settings: &Arc<Settings>) -> Vec<Beat> {
+    let tasks = settings.names().map(|name| {
+        let settings = settings.clone();
+        async move {
+            let mut pause = FIRST_PAUSE;
+            loop {
+                match settings.register(&name).await {
+                    Ok(beat) => return beat,
+                    Err(error) => tracing::warn!(node = %name, %error, "cannot register a node, will try again"),
+                }
+                sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+        }
+    });
+    stream::iter(tasks).buffered(AT_A_TIME).collect().await
+}
+
+/// Writes the status of a node that others made say something else, and forgets one that is gone.
+async fn hear(settings: &Settings, beat: &mut Beat, heard: &Heard) {
+    match heard {
+        Heard::Gone(node) if beat.uid == node.uid() => beat.is_gone = true,
+        Heard::Is(node) if beat.uid == node.uid() && needs_status(settings, &beat.name, node) => {
+            log(settings.report(&beat.name, &node["status"]).await);
+        }
+        _ => {}
+    }
+}
+
+fn log(outcome: Result<(), Error>) {
+    if let Err(error) = outcome {
+        tracing::warn!(%error, "a node could not say that it lives");
+    }
+}
+
+impl Heard {
+    fn node(&self) -> &Object {
+        match self {
+            Heard::Is(node) | Heard::Gone(node) => node,
+        }
+    }
+}
+
+impl Settings {
+    async fn register(&self, name: &str) -> Result<Beat, Error> {
+        let key = Key::cluster(name);
+        let node = match self.api.create(&NODES, &object(self, name)).await {
+            Err(error) if is_already_exists(&error) => {
+                let known = self.api.get(&NODES, &key).await?;
+                let change = value!({ "metadata": { "labels": (labels(name)) }, "status": (status(self, name, &known["status"])) });
+                self.api.patch(&NODES, &key, "status", Patch::Strategic, &change).await?
+            }
+            created => created?,
+        };
+        let mut beat =
+            Beat { name: name.into(), uid: node.uid().into(), lease: String::new(), is_gone: false };
+        self.renew(&mut beat).await?;
+        Ok(beat)
+    }
+
+    /// Renews the lease of a node, or makes it.
+    async fn renew(&self, beat: &mut Beat) -> Result<(), Error> {
+        let key = Key::new(NAMESPACE, beat.name.as_str());
+        if !beat.lease.is_empty() {
+            match self.api.update(&LEASES, &self.lease(beat)).await {
+                Ok(lease) => {
+                    beat.lease = lease.version().into();
+                    return Ok(());
+                }
+                // Somebody else wrote or deleted it: look again.
+                Err(Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        beat.lease = match self.api.find(&LEASES, &key).await? {
+            Some(lease) => lease.version().into(),
+            None => String::new(),
+        };
+        let lease = self.lease(beat);
+        let written = match beat.lease.is_empty() {
+            true => self.api.create(&LEASES, &lease).await?,
+            false => self.api.update(&LEASES, &lease).await?,
+        };
+        beat.lease = written.version().into();
+        Ok(())
+    }
+
+    fn lease(&self, beat: &Beat) -> Object {
+        let mut lease = value!({
+            "metadata": {
+                "name": (&beat.name),
+                "namespace": NAMESPACE,
+                "ownerReferences": [
+                    { "apiVersion": "v1", "kind": "Node", "name": (&beat.name), "uid": (&beat.uid) },
+                ],
+            },
+            "spec": {
+                "holderIdentity": (&beat.name),
+                "leaseDurationSeconds": (LEASE.as_secs() as i64),
+                "renewTime": (self.now_micro()),
+            },
+        });
+        if !beat.lease.is_empty() {
+            lease.entry("metadata").set("resourceVersion", beat.lease.as_str());
+        }
+        Object(lease)
+    }
+
+    /// The time of day with its microseconds.
+    fn now_micro(&self) -> String {
+        let now = self.now();
+        let seconds = mizzen_object::time::from_unix(now.as_secs() as i64);
+        format!("{}.{:06}Z", seconds.trim_end_matches('Z'), now.subsec_micros())
+    }
+
+    /// Writes the status of a node; `known` is the status that it has, if somebody knows.
+    async fn report(&self, name: &str, known: &Value) -> Result<(), Error> {
+        let key = Key::cluster(name);
+        let read = match known.is_null() {
+            true => self.api.find(&NODES, &key).await?,
+            false => None,
+        };
+        let known = read.as_ref().map_or(known, |node| &node["status"]);
+        if known.is_null() {
+            return Ok(());
+        }
+        let change = value!({ "status": (status(self, name, known)) });
+        self.api.patch(&NODES, &key, "status", Patch::Strategic, &change).await.map(drop)
+    }
+}

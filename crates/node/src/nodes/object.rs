@@ -1,0 +1,128 @@
+//! What does a node look like? As a kubelet registers it.
+
+use mizzen_object::{Map, Value, value};
+
+use crate::moment::{Moment, to_value};
+use crate::settings::Settings;
+
+/// The version of Kubernetes that the nodes claim to be.
+const VERSION: &str = "v1.36.4";
+
+/// What a node that is well says of itself: type, status, reason, message.
+const CONDITIONS: [[&str; 4]; 4] = [
+    ["MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"],
+    ["DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"],
+    ["PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"],
+    ["Ready", "True", "KubeletReady", "kubelet is posting ready status"],
+];
+
+/// A node as it is registered.
+pub fn object(settings: &Settings, name: &str) -> Value {
+    value!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": (labels(name)),
+            "annotations": { "volumes.kubernetes.io/controller-managed-attach-detach": "true" },
+        },
+        "status": (status(settings, name, &Value::Null)),
+    })
+}
+
+/// The labels that a kubelet keeps on its node.
+pub fn labels(name: &str) -> Value {
+    let (os, arch) = ("linux", architecture());
+    value!({
+        "beta.kubernetes.io/arch": arch,
+        "beta.kubernetes.io/os": os,
+        "kubernetes.io/arch": arch,
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": os,
+    })
+}
+
+/// The status of a node that is well; `known` is the status that it has.
+pub fn status(settings: &Settings, name: &str, known: &Value) -> Value {
+    let now = settings.now();
+    let conditions: Vec<Value> = CONDITIONS.iter().map(|row| condition(row, known, now)).collect();
+    value!({
+        "addresses": [
+            { "type": "InternalIP", "address": (&settings.host.address) },
+            { "type": "Hostname", "address": name },
+        ],
+        "allocatable": (settings.capacity.clone()),
+        "capacity": (settings.capacity.clone()),
+        "conditions": conditions,
+        "daemonEndpoints": { "kubeletEndpoint": { "Port": (settings.port) } },
+        "features": { "supplementalGroupsPolicy": true },
+        "nodeInfo": (information(settings, name)),
+    })
+}
+
+fn condition([name, status, reason, message]: &[&str; 4], known: &Value, now: Moment) -> Value {
+    let mut before = known["conditions"].list().iter();
+    let same = before.find(|other| other["type"].str() == *name && other["status"].str() == *status);
+    let since = same.map_or_else(|| to_value(now), |other| other["lastTransitionTime"].clone());
+    value!({
+        "type": (*name),
+        "status": (*status),
+        "lastHeartbeatTime": (to_value(now)),
+        "lastTransitionTime": since,
+        "reason": (*reason),
+        "message": (*message),
+    })
+}
+
+/// Whether a node's status says something else than that it is well, or is about another process.
+pub fn needs_status(settings: &Settings, name: &str, node: &Value) -> bool {
+    let known = &node["status"];
+    let wanted = status(settings, name, known);
+    let fields = ["addresses", "capacity", "allocatable", "daemonEndpoints"];
+    let differs = fields.iter().any(|field| known[*field] != wanted[*field]);
+    let is_well = |[name, status, ..]: &[&str; 4]| {
+        let mut conditions = known["conditions"].list().iter();
+        conditions.any(|other| other["type"].str() == *name && other["status"].str() == *status)
+    };
+    differs || !CONDITIONS.iter().all(is_well)
+}
+
+fn information(settings: &Settings, name: &str) -> Value {
+    let number = crate::digest(name);
+    let machine = format!("{number:016x}{:016x}", number.rotate_left(32));
+    let uuid = format!("{}-{}-{}-{}-{}", &machine[..8], &machine[8..12], &machine[12..16], &machine[16..20], &machine[20..]);
+    value!({
+        "architecture": (architecture()),
+        "bootID": (&uuid),
+        "containerRuntimeVersion": (settings.runtime.version()),
+        "kernelVersion": "simulated",
+        "kubeProxyVersion": "",
+        "kubeletVersion": VERSION,
+        "machineID": (&machine),
+        "operatingSystem": "linux",
+        "osImage": "Mizzen",
+        "systemUUID": (&uuid),
+    })
+}
+
+/// This machine's architecture, as Go names it.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+/// How much a node has if nobody says anything.
+pub fn usual_capacity() -> Value {
+    let amounts = [
+        ("cpu", "8"),
+        ("ephemeral-storage", "100Gi"),
+        ("hugepages-1Gi", "0"),
+        ("hugepages-2Mi", "0"),
+        ("memory", "32Gi"),
+        ("pods", "110"),
+    ];
+    Value::Map(amounts.into_iter().collect::<Map>())
+}

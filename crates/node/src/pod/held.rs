@@ -1,0 +1,266 @@
+//! One container of a pod through all its lives: when is it started, started again, and how is it made to end?
+
+use std::time::Duration;
+
+use mizzen_object::time::duration_text;
+use mizzen_object::{Str, Value};
+use mizzen_sdk::event::Note;
+
+use super::Turn;
+use super::probe::{Asked, Findings, Probes, output};
+use super::spec;
+use crate::moment::{Moment, earlier};
+use crate::runtime::{Container, End, Probe, Role, Sight, State, Wish};
+
+/// How long it takes until somebody notices that a container ended: its end is seen before it is started again.
+const NOTICE: Duration = Duration::from_millis(100);
+/// Kubernetes: how long a container that keeps ending must wait, at first and at most (kubelet.go).
+const FIRST_WAIT: Duration = Duration::from_secs(10);
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
+
+/// A container and its history.
+pub struct Held {
+    /// Its name.
+    pub name: Str,
+    /// What it is to the pod.
+    pub role: Role,
+    /// How often it was started.
+    pub n_starts: u32,
+    /// What it does; none before it is started for the first time.
+    pub state: Option<State>,
+    /// How the life before this one ended.
+    pub last: Option<End>,
+    /// Why it is not started again yet.
+    pub back_off: Option<String>,
+    /// Whether it can be used, as far as the runtime knows.
+    usable: bool,
+    wait: Option<Wait>,
+    pub(super) probes: Probes,
+    pub(super) body: Option<Box<dyn Container>>,
+    is_told_to_stop: bool,
+    changes_at: Option<Moment>,
+}
+
+/// How long a container that ended must wait, and since when that counts.
+#[derive(Debug, Clone, Copy)]
+struct Wait {
+    time: Duration,
+    since: Moment,
+}
+
+impl Held {
+    /// A container that was never started.
+    pub fn new(name: &str, role: Role) -> Held {
+        Held {
+            name: name.into(),
+            role,
+            n_starts: 0,
+            state: None,
+            last: None,
+            back_off: None,
+            usable: false,
+            wait: None,
+            probes: Probes::default(),
+            body: None,
+            is_told_to_stop: false,
+            changes_at: None,
+        }
+    }
+
+    /// How often it was started again.
+    pub fn n_restarts(&self) -> u32 {
+        self.n_starts.saturating_sub(1)
+    }
+
+    /// Whether it runs.
+    pub fn is_running(&self) -> bool {
+        matches!(self.state, Some(State::Running { .. }))
+    }
+
+    /// How it ended, if it did.
+    pub fn end(&self) -> Option<&End> {
+        match &self.state {
+            Some(State::Ended(end)) => Some(end),
+            _ => None,
+        }
+    }
+
+    /// Whether it runs and has started, as far as its probe knows.
+    pub fn has_started(&self, spec: &Value) -> bool {
+        self.is_running() && self.probes.has_started(spec)
+    }
+
+    /// Whether it can be used.
+    pub fn is_ready(&self, spec: &Value) -> bool {
+        match self.role {
+            Role::Init => self.end().is_some_and(|end| end.code == 0),
+            _ => self.has_started(spec) && self.probes.is_ready(spec).unwrap_or(self.usable),
+        }
+    }
+
+    /// The id under which the runtime knows its `n`th life, counted from 1.
+    pub fn id(&self, pod: &Value, scheme: &str, n: u32) -> String {
+        let uid = pod["metadata"]["uid"].str().replace('-', "");
+        format!("{scheme}://{uid:0>32}{:016x}{n:016x}", crate::digest(&self.name))
+    }
+
+    /// Sees how it is.
+    pub fn observe(&mut self, turn: &mut Turn) {
+        let Some(body) = &self.body else { return };
+        let Sight { state, usable, changes_at } = body.look(turn.now);
+        (self.usable, self.changes_at) = (usable, changes_at);
+        let was = self.state.replace(state);
+        if self.is_running() && was == Some(State::Creating) {
+            turn.tell(self, Note::normal("Started", "", "Container started"));
+        }
+        if self.end().is_some() {
+            self.body = None;
+        }
+    }
+
+    /// Starts it if it should run and may; whether something was done.
+    pub fn keep_running(&mut self, turn: &mut Turn) -> bool {
+        let spec = spec::container(turn.pod, &self.name);
+        match &self.state {
+            None => {
+                self.start(spec, turn);
+                true
+            }
+            Some(State::Ended(end)) if spec::restarts(turn.pod, spec, self.role, end.code) => {
+                let finished = end.finished.unwrap_or(turn.now);
+                self.restart(spec, finished, turn)
+            }
+            _ => false,
+        }
+    }
+
+    fn restart(&mut self, spec: &Value, finished: Moment, turn: &mut Turn) -> bool {
+        let waits = self.wait.filter(|wait| !wait.is_over(finished)).map(|wait| wait.time);
+        let due = finished + waits.unwrap_or_default().max(NOTICE);
+        if turn.now >= due {
+            self.start(spec, turn);
+            return true;
+        }
+        let seen = turn.now >= finished + NOTICE;
+        if let Some(wait) = waits.filter(|_| seen && self.back_off.is_none()) {
+            let (name, pod) = (&self.name, spec::show(turn.pod));
+            let wait = duration_text(wait.as_nanos() as i64);
+            let said = format!("Back-off restarting failed container {name} in pod {pod}");
+            self.back_off = Some(format!("back-off {wait} restarting failed container={name} pod={pod}"));
+            turn.tell(self, Note::warning("BackOff", "", said));
+        }
+        self.changes_at = Some(if seen || waits.is_none() { due } else { finished + NOTICE });
+        false
+    }
+
+    fn start(&mut self, spec: &Value, turn: &mut Turn) {
+        if let Some(end) = self.end() {
+            let finished = end.finished.unwrap_or(turn.now);
+            self.last = Some(end.clone());
+            self.wait = Some(Wait::next(self.wait, finished, turn.now));
+        }
+        let wish =
+            Wish { pod: turn.pod, container: spec, role: self.role, n_restarts: self.n_starts, since: None };
+        self.body = Some(turn.runtime.start(&wish, turn.now));
+        self.n_starts += 1;
+        self.state = Some(State::Creating);
+        self.back_off = None;
+        self.is_told_to_stop = false;
+        self.probes = Probes::default();
+        let image = spec["image"].str();
+        let pulled = format!("Container image {image:?} already present on machine");
+        turn.tell(self, Note::normal("Pulled", "", pulled));
+        turn.tell(self, Note::normal("Created", "", "Container created"));
+    }
+
+    /// Asks its probes; whether something was done.
+    pub fn probe(&mut self, turn: &mut Turn) -> bool {
+        let Some(State::Running { since }) = self.state else { return false };
+        let Some(body) = &self.body else { return false };
+        let spec = spec::container(turn.pod, &self.name);
+        let asked = Asked { spec, body: body.as_ref(), since, ending: turn.ending || self.is_told_to_stop };
+        let Findings { failed, fatal, wake } = self.probes.ask(&asked, turn.now);
+        self.changes_at = earlier(self.changes_at, wake);
+        for probe in failed {
+            let output = output(&spec[spec::field(probe)], turn.address);
+            let said = format!("{probe:?} probe failed: {output}");
+            turn.tell(self, Note::warning("Unhealthy", "", said));
+        }
+        match fatal.filter(|_| !self.is_told_to_stop) {
+            Some(probe) => {
+                self.kill_unhealthy(spec, probe, turn);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn kill_unhealthy(&mut self, spec: &Value, probe: Probe, turn: &mut Turn) {
+        let what = if self.role == Role::Sidecar { "Init container" } else { "Container" };
+        let which = if probe == Probe::Startup { "startup" } else { "liveness" };
+        let mut said = format!("{what} {} failed {which} probe", self.name);
+        if self.role == Role::Regular && spec::restarts(turn.pod, spec, self.role, 137) {
+            said += ", will be restarted";
+        }
+        let grace = spec::grace_after(turn.pod, spec, probe);
+        self.stop(turn.now + grace, said, turn);
+    }
+
+    /// Tells it to stop, and ends it at `kill`.
+    pub fn stop(&mut self, kill: Moment, said: String, turn: &mut Turn) {
+        let Some(body) = &mut self.body else { return };
+        let spec = spec::container(turn.pod, &self.name);
+        let ask = (turn.now + spec::pre_stop(spec)).min(kill);
+        body.stop(ask, kill);
+        if !self.is_told_to_stop {
+            self.is_told_to_stop = true;
+            turn.tell(self, Note::normal("Killing", "", said));
+        }
+        self.observe(turn);
+    }
+
+    /// Gives up what is not there yet, and what was to be done.
+    pub fn give_up(&mut self) {
+        self.back_off = None;
+        if self.state == Some(State::Creating) {
+            self.body = None;
+            self.n_starts -= 1;
+            self.state = self.last.take().map(State::Ended);
+        }
+        if self.body.is_none() {
+            self.changes_at = None;
+        }
+    }
+
+    /// Lets it be one of which nobody knows how it ended.
+    pub fn lose(&mut self) {
+        self.body = None;
+        self.state = Some(State::Ended(End {
+            started: None,
+            finished: None,
+            code: 137,
+            reason: Str::new_static("ContainerStatusUnknown"),
+            message: Str::new_static("The container could not be located when the pod was terminated"),
+        }));
+    }
+
+    /// When to look at it again.
+    pub fn wakes_at(&self) -> Option<Moment> {
+        self.changes_at
+    }
+}
+
+impl Wait {
+    /// Kubernetes: who ran well for long enough begins anew (client-go, util/flowcontrol/backoff.go).
+    fn is_over(&self, finished: Moment) -> bool {
+        finished.saturating_sub(self.since) > LONGEST_WAIT * 2
+    }
+
+    fn next(before: Option<Wait>, finished: Moment, now: Moment) -> Wait {
+        let time = match before.filter(|wait| !wait.is_over(finished)) {
+            Some(wait) => (wait.time * 2).min(LONGEST_WAIT),
+            None => FIRST_WAIT,
+        };
+        Wait { time, since: now }
+    }
+}

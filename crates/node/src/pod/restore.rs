@@ -1,0 +1,64 @@
+//! What was a pod doing before the agent was restarted? Its status says so, and a new pod's status says nothing.
+
+use mizzen_object::{Str, Value};
+
+use super::held::Held;
+use super::probe::Probes;
+use super::{Pod, Stage, spec};
+use crate::moment::{Moment, from_value};
+use crate::runtime::{ContainerRuntime, End, Role, State, Wish};
+
+/// A pod as its status describes it.
+pub fn pod(pod: &Value, now: Moment, runtime: &dyn ContainerRuntime) -> Pod {
+    let status = &pod["status"];
+    let containers = spec::containers(pod).map(|(role, spec)| container(pod, role, spec, now, runtime)).collect();
+    let is_over = matches!(status["phase"].str(), "Succeeded" | "Failed");
+    let mut restored = Pod {
+        containers,
+        stage: Stage::Active,
+        verdict: None,
+        address: status["podIP"].str().into(),
+        began: from_value(&status["startTime"]).unwrap_or(now),
+    };
+    if is_over && !restored.containers.iter().any(Held::is_running) {
+        restored.stage = Stage::Finished;
+    }
+    restored
+}
+
+fn container(pod: &Value, role: Role, spec: &Value, now: Moment, runtime: &dyn ContainerRuntime) -> Held {
+    let name = spec["name"].str();
+    let mut held = Held::new(name, role);
+    let list = match role {
+        Role::Init | Role::Sidecar => "initContainerStatuses",
+        Role::Regular => "containerStatuses",
+        Role::Ephemeral => "ephemeralContainerStatuses",
+    };
+    let mut statuses = pod["status"][list].list().iter();
+    let Some(status) = statuses.find(|status| status["name"].str() == name) else { return held };
+    let n_restarts = u32::try_from(status["restartCount"].int()).unwrap_or_default();
+    let (running, terminated) = (&status["state"]["running"], &status["state"]["terminated"]);
+    held.last = end(&status["lastState"]["terminated"]);
+    if !running.is_null() {
+        let since = from_value(&running["startedAt"]).unwrap_or(now);
+        let wish = Wish { pod, container: spec, role, n_restarts, since: Some(since) };
+        held.body = Some(runtime.start(&wish, now));
+        held.state = Some(State::Running { since });
+        held.probes = Probes::restored(status["started"].bool(), status["ready"].bool());
+        held.n_starts = n_restarts + 1;
+    } else if let Some(end) = end(terminated).or_else(|| held.last.take()) {
+        held.state = Some(State::Ended(end));
+        held.n_starts = n_restarts + 1;
+    }
+    held
+}
+
+fn end(terminated: &Value) -> Option<End> {
+    (!terminated.is_null()).then(|| End {
+        started: from_value(&terminated["startedAt"]),
+        finished: from_value(&terminated["finishedAt"]),
+        code: terminated["exitCode"].int(),
+        reason: Str::from(terminated["reason"].str()),
+        message: Str::from(terminated["message"].str()),
+    })
+}

@@ -1,0 +1,137 @@
+//! Who runs containers? The agent decides what runs; a runtime does it and says what became of it.
+//!
+//! [`Simulated`] is the first runtime: nothing runs, but everything looks as if it did. A runtime with real containers
+//! answers the same questions from what it has heard last, and wakes the agent when it hears something new.
+//!
+//! Invariant: nothing here waits. What takes time is visible in [`Container::look`] once it is done.
+
+mod simulated;
+
+use mizzen_object::{Str, Value};
+
+pub use simulated::Simulated;
+
+use crate::moment::Moment;
+
+/// What a container is to its pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It runs before others, and must complete.
+    Init,
+    /// It starts before others, and runs beside them.
+    Sidecar,
+    /// It is what the pod is for.
+    Regular,
+    /// Somebody looks into the pod with it.
+    Ephemeral,
+}
+
+/// Which container is wanted.
+pub struct Wish<'a> {
+    /// The pod.
+    pub pod: &'a Value,
+    /// The container's part of the pod's specification.
+    pub container: &'a Value,
+    /// What it is to the pod.
+    pub role: Role,
+    /// How often it was restarted.
+    pub n_restarts: u32,
+    /// Since when it runs, if it does already: the agent was restarted.
+    pub since: Option<Moment>,
+}
+
+/// Runs containers.
+pub trait ContainerRuntime: Send + Sync {
+    /// Its name and version, as `nodeInfo.containerRuntimeVersion` has it.
+    fn version(&self) -> String;
+
+    /// Whether it can run a pod; the error is for people.
+    fn accepts(&self, pod: &Value) -> Result<(), String>;
+
+    /// Begins to make and start a container, or finds the one that runs already.
+    fn start(&self, wish: &Wish, now: Moment) -> Box<dyn Container>;
+
+    /// What a container has written since it was started at `since`, oldest first, up to `now`.
+    fn logs(&self, pod: &Value, container: &str, since: Moment, now: Moment) -> Vec<Line>;
+}
+
+/// A container that was started, until it is forgotten.
+pub trait Container: Send + Sync {
+    /// How it is.
+    fn look(&self, now: Moment) -> Sight;
+
+    /// Tells it at `ask` to stop, and ends it at `kill`. If it is called again, the earlier times count.
+    fn stop(&mut self, ask: Moment, kill: Moment);
+
+    /// Asks whether it is well.
+    fn probe(&self, probe: Probe, now: Moment) -> Health;
+}
+
+/// How a container is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sight {
+    /// What it does.
+    pub state: State,
+    /// Whether it can be used, as far as the runtime knows.
+    pub usable: bool,
+    /// When that changes if nobody does anything; none if that is not known.
+    pub changes_at: Option<Moment>,
+}
+
+/// What a container does.
+#[derive(Debug, Clone, PartialEq)]
+pub enum State {
+    /// It is being made.
+    Creating,
+    /// It runs.
+    Running {
+        /// Since when.
+        since: Moment,
+    },
+    /// It has ended.
+    Ended(End),
+}
+
+/// How and when a container ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct End {
+    /// When it was started; none if it never was, as far as is known.
+    pub started: Option<Moment>,
+    /// When it ended.
+    pub finished: Option<Moment>,
+    /// Its exit code.
+    pub code: i64,
+    /// Why, in one word.
+    pub reason: Str,
+    /// What it left behind.
+    pub message: Str,
+}
+
+/// What is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Probe {
+    /// Has it started?
+    Startup,
+    /// Can it be used?
+    Readiness,
+    /// Is it alive?
+    Liveness,
+}
+
+/// What a probe finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Health {
+    /// Whether all is well.
+    pub good: bool,
+    /// Whether it stays so until [`Sight::changes_at`].
+    pub steady: bool,
+}
+
+/// A line that a container wrote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// When.
+    pub at: Moment,
+    /// What, without the end of line.
+    pub text: String,
+}

@@ -1,0 +1,171 @@
+//! Containers that only look as if they ran: a script says what they do, and time does the rest.
+
+use std::time::Duration;
+
+use mizzen_object::time::duration_nanos;
+use mizzen_object::{Str, Value};
+
+use super::{Container, ContainerRuntime, End, Health, Line, Probe, Sight, State, Wish};
+use crate::moment::{Moment, earlier};
+use crate::script::{Change, Exit, Run, Script};
+
+/// The annotation that has the lines which every container of a pod writes; with a dot and a container's name, those
+/// of that container.
+pub const LOGS: &str = "mizzen.dev/logs";
+
+/// How long a container takes to start if nothing is said of it: long enough to be seen, short enough not to matter.
+const START: Duration = Duration::from_millis(5);
+
+/// The simulated runtime.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Simulated;
+
+impl ContainerRuntime for Simulated {
+    fn version(&self) -> String {
+        concat!("simulated://", env!("CARGO_PKG_VERSION")).into()
+    }
+
+    fn accepts(&self, pod: &Value) -> Result<(), String> {
+        Script::of(pod).map(drop)
+    }
+
+    fn start(&self, wish: &Wish, now: Moment) -> Box<dyn Container> {
+        // A script that cannot be read has failed its pod before.
+        let script = Script::of(wish.pod).unwrap_or_default();
+        let run = script.run(wish.pod, wish.container["name"].str(), wish.role, wish.n_restarts);
+        let since = wish.since.unwrap_or_else(|| now + run.start.max(START));
+        Box::new(Actor { run, since, stop: None })
+    }
+
+    fn logs(&self, pod: &Value, container: &str, since: Moment, now: Moment) -> Vec<Line> {
+        let annotations = &pod["metadata"]["annotations"];
+        let own = annotations.get(&format!("{LOGS}.{container}"));
+        let text = own.unwrap_or(&annotations[LOGS]).str();
+        let mut lines: Vec<Line> = text.lines().map(|line| written(line, since)).collect();
+        lines.retain(|line| line.at <= now);
+        lines.sort_by_key(|line| line.at);
+        lines
+    }
+}
+
+/// A line of the annotation: `+5s text` is written five seconds after the start, any other one at once.
+fn written(line: &str, since: Moment) -> Line {
+    let delayed = line.strip_prefix('+').map(|line| line.split_once(' ').unwrap_or((line, "")));
+    let delay = |word: &str| duration_nanos(word).ok().and_then(|nanos| u64::try_from(nanos).ok());
+    match delayed.and_then(|(word, text)| Some((delay(word)?, text))) {
+        Some((nanos, text)) => Line { at: since + Duration::from_nanos(nanos), text: text.into() },
+        None => Line { at: since, text: line.into() },
+    }
+}
+
+/// A container that plays its part.
+struct Actor {
+    run: Run,
+    since: Moment,
+    /// When it is told to stop, and when it is ended.
+    stop: Option<(Moment, Moment)>,
+}
+
+impl Container for Actor {
+    fn look(&self, now: Moment) -> Sight {
+        let end = self.end();
+        let state = match end {
+            Some(end) if end.0 <= now => State::Ended(self.ended(end)),
+            _ if self.since <= now => State::Running { since: self.since },
+            _ => State::Creating,
+        };
+        let usable = matches!(state, State::Running { .. }) && self.is_ready(now);
+        let changes_at = match state {
+            State::Ended(_) => None,
+            _ => earlier(self.next_change(now), self.end().map(|(at, _)| at)),
+        };
+        Sight { state, usable, changes_at }
+    }
+
+    fn stop(&mut self, ask: Moment, kill: Moment) {
+        self.stop = Some(match self.stop {
+            Some((asked, killed)) => (asked.min(ask), killed.min(kill)),
+            None => (ask, kill),
+        });
+    }
+
+    fn probe(&self, probe: Probe, now: Moment) -> Health {
+        let good = match probe {
+            Probe::Readiness => self.is_ready(now),
+            // It has started as soon as it can be used for the first time.
+            Probe::Startup => self.was_ready(now),
+            Probe::Liveness => self.is_healthy(now),
+        };
+        Health { good, steady: true }
+    }
+}
+
+/// When a container ends, and how.
+type Ends = (Moment, Exit);
+
+impl Actor {
+    /// When it ends, and how: by itself, because it was told to, or because it was killed.
+    fn end(&self) -> Option<Ends> {
+        let own = self.run.changes.iter().find_map(|(after, change)| match change {
+            Change::Exit(exit) => Some((self.since + *after, exit.clone())),
+            _ => None,
+        });
+        [own, self.stopped()].into_iter().flatten().min_by_key(|(at, _)| *at)
+    }
+
+    fn stopped(&self) -> Option<Ends> {
+        let (ask, kill) = self.stop?;
+        // What is not yet there cannot listen.
+        let heard = ask.max(self.since.min(kill));
+        let by_itself = self.run.stop.takes.map(|takes| heard + takes).filter(|at| *at <= kill);
+        Some(match by_itself {
+            Some(at) => (at, Exit { code: self.run.stop.code, ..Exit::default() }),
+            None => (kill, Exit { code: 137, ..Exit::default() }),
+        })
+    }
+
+    fn ended(&self, (at, exit): Ends) -> End {
+        let usual = if exit.code == 0 { "Completed" } else { "Error" };
+        let reason = if exit.reason.is_empty() { Str::new_static(usual) } else { exit.reason };
+        End { started: Some(self.since.min(at)), finished: Some(at), code: exit.code, reason, message: exit.message }
+    }
+
+    fn next_change(&self, now: Moment) -> Option<Moment> {
+        let changes = self.run.changes.iter().map(|(after, _)| self.since + *after);
+        std::iter::once(self.since).chain(changes).find(|at| *at > now)
+    }
+
+    /// What of a kind was said last up to now.
+    fn last<T>(&self, now: Moment, says: impl Fn(&Change) -> Option<T>) -> Option<T> {
+        let passed = self.run.changes.iter().take_while(|(after, _)| self.since + *after <= now);
+        passed.filter_map(|(_, change)| says(change)).last()
+    }
+
+    fn is_ready(&self, now: Moment) -> bool {
+        let said = self.last(now, |change| match change {
+            Change::Ready => Some(true),
+            Change::Unready => Some(false),
+            _ => None,
+        });
+        said.unwrap_or_else(|| !self.waits_to_be_ready())
+    }
+
+    /// Whether the first thing that is said is that it gets ready: until then it is not.
+    fn waits_to_be_ready(&self) -> bool {
+        let mut said = self.run.changes.iter().map(|(_, change)| change);
+        said.find(|change| matches!(change, Change::Ready | Change::Unready)) == Some(&Change::Ready)
+    }
+
+    fn was_ready(&self, now: Moment) -> bool {
+        !self.waits_to_be_ready() || self.last(now, |change| (*change == Change::Ready).then_some(())).is_some()
+    }
+
+    fn is_healthy(&self, now: Moment) -> bool {
+        let said = self.last(now, |change| match change {
+            Change::Healthy => Some(true),
+            Change::Unhealthy => Some(false),
+            _ => None,
+        });
+        said.unwrap_or(true)
+    }
+}

@@ -1,0 +1,149 @@
+//! What does a simulated container do? An annotation of its pod says it, in a small language of stages.
+//!
+//! `mizzen.dev/simulate: "web: start 2s, ready 1s, run 30s, exit 1; proxy: 3x exit 1 then run"`
+//!
+//! A clause is about the container that it names, or about every other one of `spec.containers` if it names none. It
+//! has one run or several, divided by `then`; a restarted container takes the next one, and the last one serves for ever.
+//! A run is a list of stages, one after the other: each takes its time, and then what it says is so.
+//! `docs/simulated-nodes.md` explains it with examples.
+
+mod parse;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use mizzen_object::{Str, Value};
+
+use crate::runtime::Role;
+
+pub use parse::parse;
+
+/// The annotation that says what a pod's containers do.
+pub const SIMULATE: &str = "mizzen.dev/simulate";
+
+/// For how long a container of a Job runs if nothing is said of it.
+const JOB_TAKES: Duration = Duration::from_secs(1);
+
+/// What the containers of a pod do.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Script {
+    clauses: Vec<Clause>,
+}
+
+/// What one container does, or all that have no clause of their own.
+#[derive(Debug, Clone, PartialEq)]
+struct Clause {
+    container: Option<Str>,
+    runs: Vec<(u32, Run)>,
+}
+
+/// One life of a container, from its start to its end.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Run {
+    /// How long it takes to start.
+    pub start: Duration,
+    /// What happens, and how long after the start.
+    pub changes: Vec<(Duration, Change)>,
+    /// What it does when it is told to stop.
+    pub stop: Stop,
+}
+
+/// Something that happens to a container that runs.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// It can be used from now on.
+    Ready,
+    /// It cannot be used from now on.
+    Unready,
+    /// It is alive from now on.
+    Healthy,
+    /// It hangs from now on.
+    Unhealthy,
+    /// It ends.
+    Exit(Exit),
+}
+
+/// How a container ends.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Exit {
+    /// Its exit code.
+    pub code: i64,
+    /// Why, in one word; empty for the usual one.
+    pub reason: Str,
+    /// What it leaves behind as its termination message.
+    pub message: Str,
+}
+
+/// What a container does when it is told to stop.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stop {
+    /// How long it takes; none if it does not listen.
+    pub takes: Option<Duration>,
+    /// The exit code with which it then ends.
+    pub code: i64,
+}
+
+/// Who does not listen to SIGTERM in particular ends by it at once.
+impl Default for Stop {
+    fn default() -> Stop {
+        Stop { takes: Some(Duration::ZERO), code: 143 }
+    }
+}
+
+impl Script {
+    /// What a pod's annotation says; the error is for people.
+    pub fn of(pod: &Value) -> Result<Script, String> {
+        let text = pod["metadata"]["annotations"][SIMULATE].str();
+        let script = parse(text).map_err(|problem| format!("{SIMULATE}: {problem}"))?;
+        let named = script.clauses.iter().filter_map(|clause| clause.container.as_deref());
+        match named.into_iter().find(|name| !has_container(pod, name)) {
+            Some(name) => Err(format!("{SIMULATE}: the pod has no container {name:?}")),
+            None => Ok(script),
+        }
+    }
+
+    /// What a container does after so many restarts.
+    pub fn run(&self, pod: &Value, container: &str, role: Role, n_restarts: u32) -> Run {
+        match (self.clause(container, role), role) {
+            (Some(clause), _) => clause.run(n_restarts),
+            (None, Role::Init) => completes(Duration::ZERO),
+            (None, Role::Regular) if is_of_job(pod) => completes(JOB_TAKES),
+            (None, _) => Run::default(),
+        }
+    }
+
+    fn clause(&self, container: &str, role: Role) -> Option<&Clause> {
+        let own = self.clauses.iter().find(|clause| clause.container.as_deref() == Some(container));
+        let common = || self.clauses.iter().find(|clause| clause.container.is_none());
+        own.or_else(|| common().filter(|_| role == Role::Regular))
+    }
+}
+
+impl Clause {
+    fn run(&self, n_restarts: u32) -> Run {
+        let mut left = n_restarts;
+        for (times, run) in &self.runs {
+            if left < *times {
+                return run.clone();
+            }
+            left -= times;
+        }
+        self.runs.last().map(|(_, run)| run.clone()).unwrap_or_default()
+    }
+}
+
+fn completes(after: Duration) -> Run {
+    Run { changes: vec![(after, Change::Exit(Exit::default()))], ..Run::default() }
+}
+
+/// Whether a Job made the pod: then somebody waits for its end.
+fn is_of_job(pod: &Value) -> bool {
+    let owners = pod["metadata"]["ownerReferences"].list();
+    owners.iter().any(|owner| owner["controller"].bool() && owner["kind"].str() == "Job")
+}
+
+fn has_container(pod: &Value, name: &str) -> bool {
+    let lists = ["initContainers", "containers", "ephemeralContainers"];
+    lists.iter().any(|list| pod["spec"][*list].list().iter().any(|container| container["name"].str() == name))
+}

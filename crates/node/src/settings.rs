@@ -1,0 +1,74 @@
+//! What everything here shares: the way to the API, the runtime, the clock, and what nodes look like.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::jiff::Timestamp;
+use mizzen_object::{Str, Value};
+use mizzen_sdk::Object;
+use mizzen_sdk::api::Api;
+use mizzen_sdk::event::{Broadcaster, Note};
+use mizzen_sdk::seam::Clock;
+
+use crate::moment::Moment;
+use crate::runtime::ContainerRuntime;
+use crate::status::Host;
+
+/// What everything here shares.
+pub struct Settings {
+    pub api: Api,
+    pub runtime: Arc<dyn ContainerRuntime>,
+    pub clock: Clock,
+    /// How the names of nodes begin.
+    pub prefix: String,
+    pub n_nodes: usize,
+    /// How much every node has.
+    pub capacity: Value,
+    pub host: Host,
+    /// Where logs are served; 0 if nowhere.
+    pub port: u16,
+    pub events: Broadcaster,
+}
+
+impl Settings {
+    /// The time of day.
+    pub fn now(&self) -> Moment {
+        Moment::from_nanos(u64::try_from((self.clock)().as_nanosecond()).unwrap_or_default())
+    }
+
+    /// The names of all nodes.
+    pub fn names(&self) -> impl Iterator<Item = Str> {
+        (0..self.n_nodes).map(|at| self.name(at))
+    }
+
+    /// The name of one node.
+    pub fn name(&self, at: usize) -> Str {
+        format!("{}-{at}", self.prefix).into()
+    }
+
+    /// Tells people something about a pod on a node, or about a part of it.
+    pub fn record(&self, pod: &Object, node: &str, path: &str, note: Note) {
+        let text = |text: &str| Some(text.to_string()).filter(|text| !text.is_empty());
+        let regarding = ObjectReference {
+            api_version: text("v1"),
+            kind: text("Pod"),
+            name: text(pod.name()),
+            namespace: text(pod.namespace()),
+            resource_version: text(pod.version()),
+            uid: text(pod.uid()),
+            field_path: text(path),
+        };
+        self.events.recorder("kubelet", node).record(&regarding, note);
+    }
+}
+
+/// A clock that never shows the same time twice: events are named by their time.
+pub fn unrepeated(clock: Clock) -> Clock {
+    let last = Mutex::new(Timestamp::MIN);
+    Arc::new(move || {
+        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = Timestamp::from_nanosecond(last.as_nanosecond() + 1).unwrap_or(*last);
+        *last = clock().max(next);
+        *last
+    })
+}

@@ -1,0 +1,208 @@
+//! A server and nodes, in one process.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::Client;
+use mizzen_apiserver::{Options as ServerOptions, Plugins, Server, User};
+use mizzen_node::{Options, run};
+use mizzen_object::seam::{Clock, Random};
+use mizzen_object::{Value, json, yaml};
+use mizzen_registry::{Registry, Store};
+use mizzen_sdk::api::{Api, DeleteOptions};
+use mizzen_sdk::resource::{EVENTS, PODS};
+use mizzen_sdk::{Key, Object, Resource};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+/// The time at which every test begins.
+const BEGIN: i64 = 1_700_000_000;
+
+/// A server, nodes, and a user who may do everything.
+pub struct Cluster {
+    pub server: Server,
+    pub api: Api,
+    began: Instant,
+    agent: Option<JoinHandle<()>>,
+}
+
+/// The time of day, which passes as tokio's does.
+#[derive(Clone, Copy)]
+struct Virtual {
+    began: Instant,
+}
+
+impl Virtual {
+    fn timestamp(self) -> Timestamp {
+        let passed = SignedDuration::try_from(self.began.elapsed()).unwrap();
+        Timestamp::from_second(BEGIN).unwrap() + passed
+    }
+}
+
+impl Clock for Virtual {
+    fn now(&self) -> (i64, u32) {
+        let now = self.timestamp();
+        (now.as_second(), now.subsec_nanosecond() as u32)
+    }
+}
+
+/// Numbers that only have to differ.
+#[derive(Default)]
+struct Count(AtomicU64);
+
+impl Random for Count {
+    fn fill(&self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            let next = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+            let mixed = (next ^ (next >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            chunk.copy_from_slice(&mixed.to_le_bytes()[..chunk.len()]);
+        }
+    }
+}
+
+impl Cluster {
+    /// A server with so many nodes, which are registered.
+    pub async fn with(n_nodes: usize) -> Cluster {
+        let mut cluster = Cluster::new().await;
+        cluster.start(n_nodes, |_| {});
+        cluster.pass_millis(500).await;
+        cluster
+    }
+
+    /// A server without nodes.
+    pub async fn new() -> Cluster {
+        let began = Instant::now();
+        let store = Store::in_memory(Default::default());
+        let registry = Registry::new(store, Arc::new(Virtual { began }), Arc::new(Count::default()));
+        let server = Server::new(registry, ServerOptions { plugins: Plugins::alone(), ..Default::default() });
+        server.start().await;
+        let cluster = Cluster { api: Api::new(client(&server)), server, began, agent: None };
+        for name in ["default", "kube-node-lease", "kube-system"] {
+            let text = format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}");
+            cluster.create("/api/v1/namespaces", &text).await;
+        }
+        cluster
+    }
+
+    /// Starts an agent; the one before stops.
+    pub fn start(&mut self, n_nodes: usize, choose: impl FnOnce(&mut Options)) {
+        self.stop();
+        let mut options = Options::simulated(client(&self.server), n_nodes);
+        let clock = Virtual { began: self.began };
+        options.clock = Arc::new(move || clock.timestamp());
+        choose(&mut options);
+        self.agent = Some(tokio::spawn(run(options)));
+    }
+
+    /// Stops the agent.
+    pub fn stop(&mut self) {
+        if let Some(agent) = self.agent.take() {
+            agent.abort();
+        }
+    }
+
+    /// The seconds that have passed since the beginning, as objects have them.
+    pub fn second(text: &Value) -> i64 {
+        mizzen_object::time::to_unix(text.str()).map_or(-1, |seconds| seconds - BEGIN)
+    }
+
+    /// Makes an object from YAML.
+    pub async fn create(&self, path: &str, text: &str) -> Object {
+        self.api.raw("POST".parse().unwrap(), path, Some(&read(text))).await.unwrap()
+    }
+
+    /// Makes a pod on a node from the YAML of its specification and its annotations.
+    pub async fn run_pod(&self, name: &str, annotations: &str, spec: &str) -> Object {
+        let text = format!(
+            "{{metadata: {{name: {name}, annotations: {{{annotations}}}}}, spec: {{nodeName: node-0, {spec}}}}}"
+        );
+        self.create("/api/v1/namespaces/default/pods", &text).await
+    }
+
+    /// A pod, which must be there.
+    pub async fn pod(&self, name: &str) -> Object {
+        self.get(&PODS, &Key::new("default", name)).await
+    }
+
+    /// An object, which must be there.
+    pub async fn get(&self, of: &Resource, key: &Key) -> Object {
+        self.api.get(of, key).await.unwrap()
+    }
+
+    /// An object, if it is there.
+    pub async fn find(&self, of: &Resource, key: &Key) -> Option<Object> {
+        self.api.find(of, key).await.unwrap()
+    }
+
+    /// All objects of a kind.
+    pub async fn list(&self, of: &Resource) -> Vec<Object> {
+        self.api.list(of, "", &Default::default()).await.unwrap()
+    }
+
+    /// Deletes a pod, with a grace period of its own if there is one.
+    pub async fn delete_pod(&self, name: &str, grace_seconds: Option<i64>) {
+        let options = DeleteOptions { grace_seconds, ..DeleteOptions::default() };
+        self.api.delete(&PODS, &Key::new("default", name), &options).await.unwrap();
+    }
+
+    /// What people were told of a pod, in order: type, reason, part, message and how often.
+    pub async fn told(&self, pod: &str) -> Vec<String> {
+        let mut events = self.list(&EVENTS).await;
+        events.retain(|event| event["involvedObject"]["name"].str() == pod);
+        events.sort_by_key(|event| event.name().to_string());
+        let show = |event: &Object| {
+            let part = event["involvedObject"]["fieldPath"].str();
+            format!("{} {} {part} {} x{}", event["type"].str(), event["reason"].str(), event["message"].str(), event["count"].int())
+        };
+        events.iter().map(show).collect()
+    }
+
+    /// Lets time pass.
+    pub async fn pass(&self, seconds: u64) {
+        sleep(Duration::from_secs(seconds)).await;
+    }
+
+    /// Lets a little time pass.
+    pub async fn pass_millis(&self, millis: u64) {
+        sleep(Duration::from_millis(millis)).await;
+    }
+}
+
+fn client(server: &Server) -> Client {
+    Client::new(server.in_process(User::master("admin"), "kubelet"), "default")
+}
+
+/// An object from YAML or JSON.
+pub fn read(text: &str) -> Object {
+    let document = yaml::read(text.as_bytes()).unwrap();
+    Object(json::parse(json::to_string(&document.value).as_bytes()).unwrap())
+}
+
+/// How a pod is: phase, whether it is ready, and what each container does.
+pub fn show(pod: &Object) -> String {
+    let status = &pod["status"];
+    let ready = status["conditions"].list().iter().find(|condition| condition["type"].str() == "Ready");
+    let ready = ready.map_or("?", |condition| condition["status"].str());
+    let lists = ["initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"];
+    let containers = lists.iter().flat_map(|list| status[*list].list()).map(show_container);
+    let containers: Vec<String> = containers.collect();
+    format!("{} ready={ready} {}", status["phase"].str(), containers.join(" "))
+}
+
+fn show_container(status: &Value) -> String {
+    let state = match status["state"].entries().next() {
+        Some(("waiting", waiting)) => waiting["reason"].str().to_string(),
+        Some(("running", _)) if status["ready"].bool() => "running".into(),
+        Some(("running", _)) if status["started"].bool() => "unready".into(),
+        Some(("running", _)) => "starting".into(),
+        Some(("terminated", end)) => format!("{}({})", end["reason"].str(), end["exitCode"].int()),
+        _ => "?".into(),
+    };
+    let restarts = match status["restartCount"].int() {
+        0 => String::new(),
+        n => format!("+{n}"),
+    };
+    format!("{}={state}{restarts}", status["name"].str())
+}

@@ -1,0 +1,5 @@
+//! Nodes against a real server in the same process, on paused time.
+
+mod cluster;
+mod life;
+mod registration;

@@ -1,0 +1,99 @@
+//! Nodes come, say that they live, and go.
+
+use mizzen_object::value;
+use mizzen_sdk::Key;
+use mizzen_sdk::api::{DeleteOptions, Patch};
+use mizzen_sdk::resource::{LEASES, NODES};
+
+use crate::cluster::Cluster;
+
+fn ready(node: &mizzen_object::Value) -> &mizzen_object::Value {
+    let mut conditions = node["status"]["conditions"].list().iter();
+    conditions.find(|condition| condition["type"].str() == "Ready").unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_is_registered_as_a_kubelet_does_it() {
+    let cluster = Cluster::with(1).await;
+    let node = cluster.get(&NODES, &Key::cluster("node-0")).await;
+    assert_eq!(node.label("kubernetes.io/hostname"), Some("node-0"));
+    assert_eq!(node["status"]["allocatable"]["pods"].str(), "110");
+    assert_eq!(node["status"]["addresses"][0]["address"].str(), "127.0.0.1");
+    let ready = ready(&node);
+    assert_eq!((ready["status"].str(), ready["reason"].str()), ("True", "KubeletReady"));
+    assert_eq!(ready["message"].str(), "kubelet is posting ready status");
+    let lease = cluster.get(&LEASES, &Key::new("kube-node-lease", "node-0")).await;
+    assert_eq!(lease.owners()[0]["uid"].str(), node.uid());
+    assert_eq!(lease["spec"]["holderIdentity"].str(), "node-0");
+    assert_eq!(lease["spec"]["leaseDurationSeconds"].int(), 40);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_renewed_every_ten_seconds_and_the_status_written_every_five_minutes() {
+    let cluster = Cluster::with(1).await;
+    let lease = async || cluster.get(&LEASES, &Key::new("kube-node-lease", "node-0")).await;
+    let (mut seen, key) = (Vec::new(), Key::cluster("node-0"));
+    for _ in 0..3 {
+        cluster.pass(10).await;
+        seen.push(Cluster::second(&lease().await["spec"]["renewTime"]));
+    }
+    assert_eq!(seen, [10, 20, 30]);
+    let heartbeat = async || Cluster::second(&ready(&cluster.get(&NODES, &key).await)["lastHeartbeatTime"]);
+    assert_eq!(heartbeat().await, 0);
+    cluster.pass(280).await;
+    assert_eq!(heartbeat().await, 300);
+    assert_eq!(Cluster::second(&ready(&cluster.get(&NODES, &key).await)["lastTransitionTime"]), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_others_call_dead_says_that_it_lives() {
+    let cluster = Cluster::with(1).await;
+    let key = Key::cluster("node-0");
+    let dead = value!({ "status": { "conditions": [{ "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown" }] } });
+    cluster.api.patch(&NODES, &key, "status", Patch::Strategic, &dead).await.unwrap();
+    cluster.pass_millis(100).await;
+    assert_eq!(ready(&cluster.get(&NODES, &key).await)["reason"].str(), "KubeletReady");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_deleted_is_made_again() {
+    let cluster = Cluster::with(1).await;
+    let key = Key::new("kube-node-lease", "node-0");
+    cluster.api.delete(&LEASES, &key, &DeleteOptions::default()).await.unwrap();
+    cluster.pass(10).await;
+    assert!(cluster.find(&LEASES, &key).await.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_deleted_stays_so() {
+    let cluster = Cluster::with(2).await;
+    let (node, lease) = (Key::cluster("node-1"), Key::new("kube-node-lease", "node-1"));
+    cluster.api.delete(&NODES, &node, &DeleteOptions::default()).await.unwrap();
+    cluster.pass_millis(100).await;
+    cluster.api.delete(&LEASES, &lease, &DeleteOptions::default()).await.unwrap();
+    cluster.pass(30).await;
+    assert!(cluster.find(&NODES, &node).await.is_none());
+    assert!(cluster.find(&LEASES, &lease).await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restarted_agent_finds_its_node_and_says_how_large_it_is_now() {
+    let mut cluster = Cluster::with(1).await;
+    let key = Key::cluster("node-0");
+    let before = cluster.get(&NODES, &key).await;
+    cluster.start(1, |options| options.capacity.set("cpu", "64"));
+    cluster.pass(1).await;
+    let after = cluster.get(&NODES, &key).await;
+    assert_eq!((after.uid(), after["status"]["allocatable"]["cpu"].str()), (before.uid(), "64"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_nodes_register_and_live() {
+    let cluster = Cluster::with(1000).await;
+    cluster.pass(25).await;
+    assert_eq!(cluster.list(&NODES).await.len(), 1000);
+    let leases = cluster.list(&LEASES).await;
+    assert_eq!(leases.len(), 1000);
+    let late = leases.iter().filter(|lease| Cluster::second(&lease["spec"]["renewTime"]) < 15);
+    assert_eq!(late.count(), 0);
+}
