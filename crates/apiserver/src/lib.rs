@@ -45,4 +45,4 @@ pub use identity::{MASTERS, User};
 pub use in_process::InProcess;
 pub use outgoing::{Anyone, Identity};
 pub use server::{Options, Server};
-pub use token::Signer;
+pub use token::{Signer, issue as issue_token};

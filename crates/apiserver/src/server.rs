@@ -41,6 +41,8 @@ pub struct Options {
     pub authentication: Authentication,
     /// The certificate with which we ask aggregated API servers for others.
     pub front_proxy: Option<Identity>,
+    /// The certificate with which we ask kubelets.
+    pub kubelet_client: Option<Identity>,
     /// The admission plug-ins that are on.
     pub plugins: Plugins,
     /// What they are told.
@@ -57,6 +59,7 @@ impl Default for Options {
             authorizers: Vec::new(),
             authentication: Authentication::default(),
             front_proxy: None,
+            kubelet_client: None,
             plugins: Plugins::alone(),
             admission: Admission::default(),
         }
@@ -76,6 +79,8 @@ pub(crate) struct Inner {
     pub claims: Claims,
     pub access: Access,
     pub client: Client,
+    /// Calls kubelets.
+    pub kubelets: Client,
     pub webhooks: Webhooks,
     pub policies: Policies,
     pub aggregation: Aggregation,
@@ -104,6 +109,7 @@ impl Server {
         extensions: Extensions,
     ) -> Server {
         let client = Client::new(&registry, &catalog, options.front_proxy.clone(), &options.advertise);
+        let kubelets = Client::plain(&registry, options.kubelet_client.clone());
         catalog.call_with(&client, &registry);
         let webhooks = Webhooks::new(&catalog);
         let policies = Policies::new(&catalog);
@@ -119,6 +125,7 @@ impl Server {
             claims: Claims::default(),
             access,
             client,
+            kubelets,
             webhooks,
             policies,
             aggregation,

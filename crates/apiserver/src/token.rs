@@ -2,6 +2,8 @@
 //!
 //! A token is a JWT. It holds as long as its account, and what it is bound to, are there under the same uid.
 
+mod legacy;
+
 use std::fmt::Debug;
 
 use base64::Engine as _;
@@ -31,8 +33,8 @@ pub trait Signer: Debug + Send + Sync {
     fn verify(&self, message: &[u8], signature: &[u8]) -> bool;
 }
 
-/// Signs claims: three parts with dots between them.
-pub(crate) fn issue(signer: &dyn Signer, claims: &Value) -> Option<String> {
+/// Makes a token of claims: three parts with dots between them. None if it cannot be signed.
+pub fn issue(signer: &dyn Signer, claims: &Value) -> Option<String> {
     let header = value!({ "alg": (signer.algorithm()), "kid": (signer.key_id()) });
     let message = format!("{}.{}", encode(json::to_string(&header)), encode(json::to_string(claims)));
     let signature = signer.sign(message.as_bytes())?;
@@ -57,12 +59,24 @@ pub(crate) fn authenticate(server: &Inner, token: &str, audiences: &[Str]) -> Re
     let because = |why: String| format!("[{UNKNOWN}, {why}]");
     let signer = server.options.signer.as_deref().ok_or(UNKNOWN)?;
     let (message, signature) = token.rsplit_once('.').ok_or(UNKNOWN)?;
-    let claims = claims(message).filter(|claims| claims["iss"].str() == ISSUER).ok_or(UNKNOWN)?;
+    let mut claims = claims(message).ok_or(UNKNOWN)?;
+    let is_legacy = claims["iss"].str() == legacy::ISSUER;
+    if !is_legacy && claims["iss"].str() != ISSUER {
+        return Err(UNKNOWN.into());
+    }
     let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| UNKNOWN)?;
     if !signer.verify(message.as_bytes(), &signature) {
         return Err(because("go-jose/go-jose: error in cryptographic primitive".into()));
     }
+    if is_legacy {
+        claims.set("aud", vec![Value::from(ISSUER)]);
+    }
     let audiences = shared_audiences(&claims, audiences).map_err(because)?;
+    if is_legacy {
+        let bound = legacy::check(server, token, &claims).map_err(because)?;
+        claims.set("kubernetes.io", bound);
+        return Ok(Bearer { user: user(&claims), audiences });
+    }
     check_time(&claims, server.registry.now()).map_err(because)?;
     check_account(server, &claims["kubernetes.io"]).map_err(because)?;
     Ok(Bearer { user: user(&claims), audiences })

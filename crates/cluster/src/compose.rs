@@ -22,7 +22,8 @@ use crate::command::ServerArgs;
 use crate::flow_status;
 use crate::kubeconfig::kubeconfig;
 use crate::log;
-use crate::loops::Loops;
+use crate::loops::{Loops, Means};
+use crate::nodes::{self, Nodes};
 use crate::pki::{self, Authority, PkiError, Signed, write_private};
 use crate::token_key::TokenKey;
 
@@ -86,35 +87,44 @@ pub enum ComposeError {
 }
 
 /// What runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Parts {
     /// The API server alone: nobody makes service accounts, so nobody asks for them.
     Server,
     /// The whole control plane.
-    Whole,
+    Whole(Whole),
+}
+
+/// What there is to say of a whole control plane.
+#[derive(Debug, Clone)]
+pub struct Whole {
+    /// The nodes that run beside it.
+    pub nodes: Nodes,
+    /// The addresses of pods, of which nodes get blocks.
+    pub pod_ranges: Vec<String>,
 }
 
 impl Parts {
     /// The admission plug-ins that are on unless the arguments say otherwise.
-    fn plugins(self) -> Plugins {
+    fn plugins(&self) -> Plugins {
         match self {
             Parts::Server => Plugins::alone(),
-            Parts::Whole => Plugins::default(),
+            Parts::Whole(_) => Plugins::default(),
         }
     }
 }
 
-/// Serves until a signal says to stop. Nodes get blocks of `pod_ranges`, if there are any.
-pub fn serve(args: &ServerArgs, parts: Parts, pod_ranges: Vec<String>) -> Result<(), ComposeError> {
+/// Serves until a signal says to stop.
+pub fn serve(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
     log::init();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(STACK).build()?;
-    let outcome = runtime.block_on(run(args, parts, pod_ranges));
+    let outcome = runtime.block_on(run(args, parts));
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome
 }
 
-async fn run(args: &ServerArgs, parts: Parts, pod_ranges: Vec<String>) -> Result<(), ComposeError> {
+async fn run(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
     let started = Instant::now();
     let plugins = args.plugins(parts.plugins())?;
     let admission = admission(args.admission_control_config_file.as_deref())?;
@@ -129,15 +139,16 @@ async fn run(args: &ServerArgs, parts: Parts, pod_ranges: Vec<String>) -> Result
     let authority = Arc::new(authority);
     let front_proxy = Authority::front_proxy(directory.as_deref())?;
     let registry = Registry::new(store.clone(), Arc::new(WallClock), Arc::new(SystemRandom));
-    let token_key = match &directory {
+    let token_key = Arc::new(match &directory {
         Some(directory) => TokenKey::open(directory)?,
         None => TokenKey::in_memory()?,
-    };
+    });
     let options = Options {
         advertise: address.to_string(),
         legacy_apis: args.legacy_apis,
-        signer: Some(Arc::new(token_key)),
+        signer: Some(token_key.clone()),
         front_proxy: Some(shown(front_proxy.front_proxy_client()?)),
+        kubelet_client: Some(shown(authority.kubelet_client()?)),
         authentication: authentication(args)?,
         plugins,
         admission,
@@ -145,7 +156,7 @@ async fn run(args: &ServerArgs, parts: Parts, pod_ranges: Vec<String>) -> Result
     };
     let server = Server::new(registry.clone(), options);
     server.start().await;
-    if parts == Parts::Whole {
+    if matches!(parts, Parts::Whole(_)) {
         server.check_policies();
     }
     bootstrap(&server, address.port(), Trust { clients: &authority, front_proxies: &front_proxy })
@@ -161,15 +172,28 @@ async fn run(args: &ServerArgs, parts: Parts, pod_ranges: Vec<String>) -> Result
     write_kubeconfig(&authority, address, &file)?;
     tokio::spawn(expire(registry));
     tokio::spawn(flow_status::keep(server.clone()));
-    let loops = (parts == Parts::Whole).then(|| Loops::start(&server, authority, pod_ranges));
-    if let Some(loops) = &loops {
-        loops.synced().await;
-    }
+    let loops = match parts {
+        Parts::Server => None,
+        Parts::Whole(whole) => Some(beside(&server, whole, authority, token_key).await?),
+    };
     announce(address, &file, started);
     listen(server, listener, tls, identify, stop, GRACE).await;
     drop(loops);
     store.close().await;
     Ok(())
+}
+
+/// Starts all that runs beside the server, and waits until it knows what there is.
+async fn beside(
+    server: &Server,
+    whole: Whole,
+    authority: Arc<Authority>,
+    signer: Arc<TokenKey>,
+) -> io::Result<(Option<nodes::Running>, Loops)> {
+    let nodes = whole.nodes.start(server, &authority).await?;
+    let loops = Loops::start(server, Means { authority, signer, pod_ranges: whole.pod_ranges });
+    loops.synced().await;
+    Ok((nodes, loops))
 }
 
 /// What the server shows when it asks others.

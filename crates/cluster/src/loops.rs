@@ -3,30 +3,49 @@
 use std::sync::Arc;
 
 use kube::Client;
-use mizzen_apiserver::{Server, User};
+use mizzen_apiserver::{Server, Signer, User, issue_token};
 use mizzen_controllers as controllers;
+use mizzen_scheduler as scheduler;
 
 use crate::pki::Authority;
 
 /// The loops at work. They stop when this is dropped.
 pub struct Loops {
     controllers: controllers::Handle,
+    scheduler: scheduler::Handle,
+}
+
+/// What the loops need besides the API.
+pub struct Means {
+    /// Signs certificates; its own is that by which the server is known.
+    pub authority: Arc<Authority>,
+    /// Signs tokens.
+    pub signer: Arc<dyn Signer>,
+    /// The addresses of pods, of which nodes get blocks.
+    pub pod_ranges: Vec<String>,
 }
 
 impl Loops {
-    /// Starts the loops beside `server`; they sign certificates by `authority`, and nodes get blocks of `pod_ranges`.
-    pub fn start(server: &Server, authority: Arc<Authority>, pod_ranges: Vec<String>) -> Loops {
+    /// Starts the loops beside `server`.
+    pub fn start(server: &Server, means: Means) -> Loops {
+        let scheduler = scheduler::start(scheduler::Options::new(scheduler_client(server)));
+        let scheduler = scheduler.expect("without a configuration nothing can be wrong with it");
+        let Means { authority, signer, pod_ranges } = means;
         let server = server.clone();
-        let clients: controllers::Clients = Arc::new(move |name| controller_client(&server, name));
-        let mut options = controllers::Options::new(clients);
-        options.authority = Some(authority);
-        options.pod_ranges = pod_ranges;
-        Loops { controllers: controllers::start(options) }
+        let options = controllers::Options {
+            root_ca: Some(authority.certificate.clone()),
+            sign_token: Some(Arc::new(move |claims| issue_token(&*signer, claims))),
+            authority: Some(authority),
+            pod_ranges,
+            ..controllers::Options::new(Arc::new(move |name| controller_client(&server, name)))
+        };
+        Loops { controllers: controllers::start(options), scheduler }
     }
 
     /// Waits until every loop knows what there is.
     pub async fn synced(&self) {
         self.controllers.synced().await;
+        self.scheduler.synced().await;
     }
 }
 
@@ -37,4 +56,9 @@ fn controller_client(server: &Server, name: &str) -> Client {
         name => User::service_account("kube-system", name),
     };
     Client::new(server.in_process(user, "kube-controller-manager"), "default")
+}
+
+/// The scheduler is a component with a role that bootstrap gives it.
+fn scheduler_client(server: &Server) -> Client {
+    Client::new(server.in_process(User::component("system:kube-scheduler"), "kube-scheduler"), "default")
 }

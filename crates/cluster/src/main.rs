@@ -12,6 +12,7 @@ mod itself;
 mod kubeconfig;
 mod log;
 mod loops;
+mod nodes;
 mod pki;
 mod token_key;
 mod trace;
@@ -36,6 +37,8 @@ enum Command {
     Apiserver(command::Apiserver),
     /// Run the control loops alone, against any Kubernetes API server.
     Controllers(command::Controllers),
+    /// Run simulated nodes alone, against any Kubernetes API server.
+    Node(command::Node),
     /// Print a kubeconfig for one more user.
     Kubeconfig(command::Kubeconfig),
     /// Print what the loops do to an object, live.
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Command::Controllers(controllers) => {
             ("controllers", controllers.run().map_err(|error| chain(&error)))
         }
+        Command::Node(node) => ("node", node.run().map_err(|error| chain(&error))),
         Command::Kubeconfig(kubeconfig) => ("kubeconfig", kubeconfig.run().map_err(|error| chain(&error))),
         Command::Trace(trace) => ("trace", trace.run().map_err(|error| chain(&error))),
         Command::Bench(options) => ("bench", bench::run(options).map_err(|error| chain(&error))),

@@ -44,6 +44,9 @@ pub const FRONT_PROXIES: &str = "mizzen-front-proxy";
 /// The name that a front proxy must have.
 pub const FRONT_PROXY_CLIENT: &str = "front-proxy-client";
 
+/// The name under which the server asks kubelets.
+const KUBELET_CLIENT: &str = "kube-apiserver-kubelet-client";
+
 /// Names under which the server is known inside the cluster.
 const SERVICE_NAMES: [&str; 5] = [
     "localhost",
@@ -124,6 +127,11 @@ impl Authority {
     /// of front proxies.
     pub fn front_proxy_client(&self) -> Result<Signed, PkiError> {
         self.sign_client(FRONT_PROXY_CLIENT, "", &[])
+    }
+
+    /// The certificate with which this server asks kubelets. Only for the authority of clients.
+    pub fn kubelet_client(&self) -> Result<Signed, PkiError> {
+        self.sign_client(KUBELET_CLIENT, "", &[MASTERS])
     }
 
     /// A client certificate for a user with a uid, which may be empty, in groups.

@@ -9,6 +9,7 @@ mod autoscaler;
 mod bootstrap;
 mod census;
 mod certificates;
+mod cluster_role_aggregation;
 mod common;
 mod context;
 mod cronjob;
@@ -31,6 +32,7 @@ mod protection;
 mod refused;
 mod replicaset;
 mod resource_claim;
+mod resource_quota;
 mod root_ca;
 mod run;
 mod select;
@@ -60,6 +62,7 @@ const LOOPS: &[(&str, Start)] = &[
     ("certificatesigningrequest-approving-controller", certificates::start_approving),
     ("certificatesigningrequest-cleaner-controller", certificates::start_cleaning),
     ("certificatesigningrequest-signing-controller", certificates::start_signing),
+    ("clusterrole-aggregation-controller", cluster_role_aggregation::start),
     ("cronjob-controller", cronjob::start),
     ("daemonset-controller", daemonset::start),
     ("deployment-controller", deployment::start),
@@ -81,6 +84,7 @@ const LOOPS: &[(&str, Start)] = &[
     ("replicaset-controller", replicaset::start_replica_sets),
     ("replicationcontroller-controller", replicaset::start_replication_controllers),
     ("resourceclaim-controller", resource_claim::start),
+    ("resourcequota-controller", resource_quota::start),
     ("root-ca-certificate-publisher-controller", root_ca::start),
     ("serviceaccount-controller", serviceaccount::start),
     ("serviceaccount-token-controller", service_account_tokens::start),

@@ -20,6 +20,13 @@ pub fn on_node(pods: &Informer<Object>, node: &str) -> Result<Vec<Arc<Object>>, 
     pods.lister().by_index(NODE, node).unwrap_or(Ok(Vec::new()))
 }
 
+/// The nodes that pods are on, whether they are there or not.
+pub fn nodes(pods: &Informer<Object>) -> Vec<String> {
+    let snapshot = pods.store().snapshot();
+    let nodes = snapshot.index_values(NODE).into_iter().flatten();
+    nodes.filter(|node| !node.is_empty()).map(String::from).collect()
+}
+
 /// Lets pods be found by the volume claims that they use.
 pub fn add_claim(pods: &Informer<Object>) {
     pods.add_index(CLAIM, by_claim());

@@ -160,7 +160,8 @@ fn check_taints(pod: &Value, node: &Value) -> Result<(), Refusal> {
     let tolerations = pod["spec"]["tolerations"].list();
     let mut taints = node["spec"]["taints"].list().iter();
     let bad = taints.any(|taint| {
-        taint["effect"].str() == "NoExecute" && !tolerations.iter().any(|toleration| tolerates(toleration, taint))
+        taint["effect"].str() == "NoExecute"
+            && !tolerations.iter().any(|toleration| tolerates(toleration, taint))
     });
     match bad {
         true => predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate"),
@@ -190,7 +191,9 @@ mod tests {
     fn check(spec: &str, expected: &str) {
         let parse = |text: &str| json::parse(text.as_bytes()).unwrap();
         let mut used = Used::default();
-        used.add(&Share::of(&parse(r#"{"spec":{"containers":[{"resources":{"requests":{"cpu":"500m"}}}]}}"#)));
+        used.add(&Share::of(&parse(
+            r#"{"spec":{"containers":[{"resources":{"requests":{"cpu":"500m"}}}]}}"#,
+        )));
         let pod = parse(&format!("{{\"spec\":{spec}}}"));
         let said = match admit(&pod, &parse(NODE), &used, &Share::of(&pod)) {
             Ok(()) => String::new(),
@@ -213,7 +216,9 @@ mod tests {
     #[test]
     fn what_is_too_much_is_refused() {
         let said = |name: &str, asked: &str, used: &str, has: &str| {
-            format!("OutOf{name}: Node didn't have enough resource: {name}, requested: {asked}, used: {used}, capacity: {has}")
+            format!(
+                "OutOf{name}: Node didn't have enough resource: {name}, requested: {asked}, used: {used}, capacity: {has}"
+            )
         };
         check(&asks("cpu", "1501m"), &said("cpu", "1501", "500", "2000"));
         check(&asks("memory", "2Gi"), &said("memory", "2147483648", "0", "1073741824"));
@@ -234,11 +239,14 @@ mod tests {
 
     #[test]
     fn a_node_must_be_the_right_one() {
-        let wrong = "NodeAffinity: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector";
+        let wrong =
+            "NodeAffinity: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector";
         check(r#"{"nodeSelector":{"zone":"a"}}"#, "");
         check(r#"{"nodeSelector":{"zone":"b"}}"#, wrong);
         let affinity = |term: &str| {
-            format!(r#"{{"affinity":{{"nodeAffinity":{{"requiredDuringSchedulingIgnoredDuringExecution":{{"nodeSelectorTerms":[{term}]}}}}}}}}"#)
+            format!(
+                r#"{{"affinity":{{"nodeAffinity":{{"requiredDuringSchedulingIgnoredDuringExecution":{{"nodeSelectorTerms":[{term}]}}}}}}}}"#
+            )
         };
         check(&affinity(r#"{"matchExpressions":[{"key":"zone","operator":"In","values":["a","b"]}]}"#), "");
         check(&affinity(r#"{"matchExpressions":[{"key":"rank","operator":"Gt","values":["5"]}]}"#), wrong);
@@ -251,19 +259,26 @@ mod tests {
     #[test]
     fn another_system_is_refused() {
         check(r#"{"os":{"name":"linux"}}"#, "");
-        check(r#"{"os":{"name":"windows"}}"#, "PodOSNotSupported: Failed to admit pod as the OS field doesn't match node OS");
+        check(
+            r#"{"os":{"name":"windows"}}"#,
+            "PodOSNotSupported: Failed to admit pod as the OS field doesn't match node OS",
+        );
     }
 
     #[test]
     fn a_taint_that_drives_pods_away_must_be_tolerated() {
         let mut node = json::parse(NODE.as_bytes()).unwrap();
-        node.entry("spec").set("taints", vec![mizzen_object::value!({ "key": "x", "value": "y", "effect": "NoExecute" })]);
+        node.entry("spec")
+            .set("taints", vec![mizzen_object::value!({ "key": "x", "value": "y", "effect": "NoExecute" })]);
         let fits = |tolerations: &str| {
-            let pod = json::parse(format!(r#"{{"spec":{{"tolerations":{tolerations}}}}}"#).as_bytes()).unwrap();
+            let pod =
+                json::parse(format!(r#"{{"spec":{{"tolerations":{tolerations}}}}}"#).as_bytes()).unwrap();
             admit(&pod, &node, &Used::default(), &Share::default()).is_ok()
         };
         assert!(!fits("[]") && !fits(r#"[{"key":"x","effect":"NoSchedule","operator":"Exists"}]"#));
-        assert!(fits(r#"[{"operator":"Exists"}]"#) && fits(r#"[{"key":"x","value":"y","effect":"NoExecute"}]"#));
+        assert!(
+            fits(r#"[{"operator":"Exists"}]"#) && fits(r#"[{"key":"x","value":"y","effect":"NoExecute"}]"#)
+        );
         assert!(!fits(r#"[{"key":"x","value":"z"}]"#));
     }
 }

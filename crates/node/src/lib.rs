@@ -11,6 +11,7 @@
 //! | `status` | What does the API say of a pod here? |
 //! | `admit` | Does a pod fit on its node? |
 //! | `agent` | What becomes of the pods of all nodes? |
+//! | `logs` | What did containers write? |
 //! | `nodes` | How does the API hear of nodes, and that they live? |
 //!
 //! Invariant: nothing here reads the wall clock or draws a number; [`Options`] has the seam.
@@ -18,6 +19,7 @@
 mod address;
 mod admit;
 mod agent;
+mod logs;
 mod moment;
 mod nodes;
 pub mod pod;
@@ -28,26 +30,28 @@ mod settings;
 mod status;
 
 use std::hash::BuildHasher as _;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use kube::Client;
 use mizzen_object::{Str, Value};
+use mizzen_sdk::Object;
 use mizzen_sdk::api::Api;
 use mizzen_sdk::event::{ApiSink, Broadcaster, Limits};
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::{NODES, PODS};
 use mizzen_sdk::seam::{Clock, wall_clock};
 use mizzen_sdk::watch::ListWatch;
-use mizzen_sdk::Object;
 use tokio::sync::mpsc::unbounded_channel;
 
 use agent::Agent;
+pub use logs::{ServeError, Serving, client_authority};
+pub use nodes::parse_capacity;
 use runtime::{ContainerRuntime, Simulated};
 use settings::{Settings, unrepeated};
 use status::Host;
 
 /// How nodes are set up.
-#[derive(Clone)]
 pub struct Options {
     /// The way to the API.
     pub client: Client,
@@ -57,10 +61,14 @@ pub struct Options {
     pub prefix: String,
     /// How much each of them has: amounts by resource.
     pub capacity: Value,
+    /// Their address, at which the API server asks what containers wrote.
+    pub address: IpAddr,
     /// Who runs containers.
     pub runtime: Arc<dyn ContainerRuntime>,
     /// The time of day.
     pub clock: Clock,
+    /// Where the API server asks what containers wrote; nowhere if nothing is said.
+    pub serving: Option<Serving>,
 }
 
 impl Options {
@@ -71,15 +79,18 @@ impl Options {
             n_nodes,
             prefix: "node".into(),
             capacity: nodes::usual_capacity(),
+            address: Ipv4Addr::LOCALHOST.into(),
             runtime: Arc::new(Simulated),
             clock: wall_clock(),
+            serving: None,
         }
     }
 }
 
 /// Registers nodes and lets the pods live that are sent to them, until the future is dropped.
-pub async fn run(options: Options) {
-    let settings = Arc::new(settings(options));
+pub async fn run(mut options: Options) {
+    let serving = options.serving.take();
+    let settings = Arc::new(settings(options, serving.as_ref().map_or(0, Serving::port)));
     let (pods, followed) = (follow_pods(&settings), follow_nodes(&settings));
     let (tell, heard_pods) = unbounded_channel();
     pods.add_handler(move |event: Event<Object>| {
@@ -92,24 +103,31 @@ pub async fn run(options: Options) {
             let _ = tell.send(if is_gone { nodes::Heard::Gone(node) } else { nodes::Heard::Is(node) });
         }
     });
+    let told = async {
+        match serving {
+            Some(serving) => logs::serve(serving, settings.clone(), pods.store().clone()).await,
+            None => std::future::pending().await,
+        }
+    };
     let agent = Agent::new(settings.clone(), pods.clone(), followed.clone());
     tokio::select! {
         () = agent.run(heard_pods) => {}
-        () = nodes::keep(settings, heard_nodes) => {}
+        () = nodes::keep(settings.clone(), heard_nodes) => {}
+        () = told => {}
         () = pods.run() => {}
         () = followed.run() => {}
     }
 }
 
-fn settings(options: Options) -> Settings {
-    let Options { client, n_nodes, prefix, capacity, runtime, clock } = options;
+fn settings(options: Options, port: u16) -> Settings {
+    let Options { client, n_nodes, prefix, capacity, address, runtime, clock, .. } = options;
     let sink = ApiSink::core(client.clone());
     let scheme = runtime.version().split("://").next().map(Str::from).unwrap_or_default();
     Settings {
         api: Api::new(client),
         events: Broadcaster::with(vec![Box::new(sink)], Limits::default(), unrepeated(clock.clone())),
-        host: Host { address: Str::new_static("127.0.0.1"), scheme },
-        port: 10250,
+        host: Host { address: address.to_string().into(), scheme },
+        port,
         runtime,
         clock,
         prefix,

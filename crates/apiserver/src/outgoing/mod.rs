@@ -1,4 +1,4 @@
-//! How do we call other servers? Webhooks and aggregated API servers, over HTTPS.
+//! How do we call other servers? Webhooks, aggregated API servers and kubelets, over HTTPS.
 //!
 //! A [`Target`] says what is dialled and who must answer there; connections to it are kept and used again. [`Hook`]
 //! posts a review to a webhook and reads its answer as client-go would, [`Client::send`] streams any request.
@@ -54,7 +54,7 @@ pub(crate) struct Target {
     pub server_name: String,
     /// Who may have signed that.
     pub trust: Trust,
-    /// Whether we show the certificate of a front proxy.
+    /// Whether we show our certificate: that of a front proxy, or of the client that kubelets know.
     pub as_front_proxy: bool,
     /// Whether HTTP/2 will do. One such connection goes to one backend only, and it cannot be upgraded.
     pub http2: bool,

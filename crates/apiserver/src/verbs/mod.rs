@@ -9,6 +9,7 @@ mod delete;
 mod eviction;
 mod get;
 mod list;
+mod log;
 mod own;
 mod patch;
 mod review;
@@ -90,6 +91,10 @@ pub(crate) async fn answer(
 
 /// The form of the answer.
 fn accept(resource: &Resource, request: &Request, path: &ResourcePath, verb: &str) -> Result<Accept, Status> {
+    // What a container wrote has one form, whatever the client would like.
+    if path.subresource == "log" && !resource.is_custom() {
+        return Ok(Accept::JSON);
+    }
     let listed = path.name.is_empty() && matches!(verb, "list" | "watch");
     let tables = !path.subresource.is_empty() || !resource.kind().columns.is_empty();
     let offer = Offer { tables, protobuf: !resource.kind().rules.loose };
@@ -206,6 +211,7 @@ impl Call<'_> {
             ("binding", "create") => binding::create(self).await,
             ("eviction", "create") => eviction::create(self).await,
             ("token", "create") => token::create(self).await,
+            ("log", "get") if self.path.resource == "pods" => log::get(self).await,
             (subresource, "get" | "update" | "patch") => self.through(subresource, verb).await,
             (subresource, _) => Err(not_here(subresource)),
         }

@@ -17,6 +17,6 @@ pub struct Apiserver {
 impl Apiserver {
     /// Serves until told to stop.
     pub fn run(self) -> Result<(), ComposeError> {
-        compose::serve(&self.server, Parts::Server, Vec::new())
+        compose::serve(&self.server, Parts::Server)
     }
 }

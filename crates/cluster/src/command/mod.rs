@@ -4,11 +4,13 @@ mod apiserver;
 mod controllers;
 mod kubeconfig;
 mod lead;
+mod node;
 mod up;
 
 pub use apiserver::Apiserver;
 pub use controllers::Controllers;
 pub use kubeconfig::Kubeconfig;
+pub use node::Node;
 pub use up::Up;
 
 use std::net::IpAddr;

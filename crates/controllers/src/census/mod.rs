@@ -94,6 +94,14 @@ impl Census {
         self.0.served.borrow().clone()
     }
 
+    /// The kinds that the server has; waits until they are known.
+    pub async fn kinds(&self) -> Arc<Served> {
+        let mut progress = self.0.progress.subscribe();
+        // The sender lives as long as the census, so that this cannot fail.
+        let _ = progress.wait_for(|progress| progress.is_asked).await;
+        self.served()
+    }
+
     /// Waits until everything is known, except kinds that cannot be listed.
     pub async fn wait_for_sync(&self) {
         let mut progress = self.0.progress.subscribe();
@@ -131,12 +139,12 @@ impl Inner {
             return;
         }
         following.adjust(self, &served);
-        self.progress.send_modify(|progress| progress.is_asked = true);
         let is_new = self.served.send_if_modified(|known| {
             let is_new = **known != served;
             *known = Arc::new(served);
             is_new
         });
+        self.progress.send_modify(|progress| progress.is_asked = true);
         if is_new {
             self.tell(|listener| listener.served());
         }

@@ -78,7 +78,8 @@ mod tests {
         for (namespace, name, app) in [("a", "web", "web"), ("a", "db", "db"), ("b", "web", "web")] {
             let selector = format!(r#"{{"matchLabels": {{"app": "{app}"}}}}"#);
             let metadata = format!(r#"{{"namespace": "{namespace}", "name": "{name}"}}"#);
-            store.insert(entry(&format!(r#"{{"metadata": {metadata}, "spec": {{"selector": {selector}}}}}"#)));
+            store
+                .insert(entry(&format!(r#"{{"metadata": {metadata}, "spec": {{"selector": {selector}}}}}"#)));
         }
         let keys = concerned(&event, &Lister::new(store), &STATEFUL_SETS);
         assert_eq!(keys.iter().map(Key::to_string).collect::<Vec<_>>(), expect);

@@ -18,7 +18,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use k8s_openapi::jiff::Timestamp;
 use mizzen_object::select::LabelSelector;
-use mizzen_sdk::cache::{Entry, by_field};
+use mizzen_sdk::cache::Entry;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::queue::Queue;
@@ -33,7 +33,7 @@ use crate::common::fresh::Written;
 use crate::common::pods::Owner;
 use crate::common::{owned, seen, wake};
 use crate::history::History;
-use crate::{After, Context, Error, Reconcile, Work};
+use crate::{After, Context, Error, Reconcile, Work, pod_index};
 use backoff::Backoff;
 use plan::{Plan, View};
 use revisions::Revisions;
@@ -45,8 +45,6 @@ const N_WORKERS: usize = 2;
 const BURST: usize = 250;
 /// How often failures that are long past are forgotten.
 const FORGET: Duration = Duration::from_secs(60);
-/// The index of pods by their nodes.
-const NODE: &str = "spec.nodeName";
 
 struct DaemonSets {
     context: Context,
@@ -65,7 +63,7 @@ pub fn start(context: &Context) -> Work {
     let (sets, pods, nodes) = (context.follow(&DAEMON_SETS), context.follow(&PODS), context.follow(&NODES));
     let history = History::new(&context);
     owned::index(&pods);
-    pods.add_index(NODE, by_field(NODE));
+    pod_index::add_node(&pods);
     let todo = queue.clone();
     sets.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
     wake::owners(&pods, &sets, &DAEMON_SETS, &queue);
@@ -113,8 +111,13 @@ impl DaemonSets {
     /// The pods of the set. Those that match its selector are adopted, those that do not are let go.
     async fn claim_pods(&self, set: &Object, selector: &LabelSelector) -> Result<Vec<Arc<Object>>, Error> {
         let found = owned::read(owned::candidates(&self.pods, set))?;
-        let claim =
-            Claim { context: &self.context, owner: set, owner_kind: &DAEMON_SETS, kind: &PODS, finalizers: &[] };
+        let claim = Claim {
+            context: &self.context,
+            owner: set,
+            owner_kind: &DAEMON_SETS,
+            kind: &PODS,
+            finalizers: &[],
+        };
         claim.claim(found, |pod| selector.matches(|label| pod.label(label))).await
     }
 
@@ -141,7 +144,10 @@ impl DaemonSets {
         let plan = plan::plan(&view, |node| self.failures.wait(&failure_key(set, node), view.now));
         self.tell_of_ended(set, &plan, view.now);
         self.change(&view, &plan.create, &plan.delete).await?;
-        if plan.create.is_empty() && plan.delete.is_empty() && set.at("spec.updateStrategy.type").str() == "RollingUpdate" {
+        if plan.create.is_empty()
+            && plan.delete.is_empty()
+            && set.at("spec.updateStrategy.type").str() == "RollingUpdate"
+        {
             let rollout = rollout::rollout(&view);
             self.change(&view, &rollout.create, &rollout.delete).await?;
         }
@@ -157,7 +163,8 @@ impl DaemonSets {
                 let message = format!("Found failed daemon pod {key} on node {node}, will try to kill it");
                 Note::warning("FailedDaemonPod", "", message)
             } else {
-                let message = format!("Found succeeded daemon pod {key} on node {node}, will try to delete it");
+                let message =
+                    format!("Found succeeded daemon pod {key} on node {node}, will try to delete it");
                 Note::normal("SucceededDaemonPod", "", message)
             };
             self.context.record(&DAEMON_SETS, set, note);
@@ -211,7 +218,9 @@ impl DaemonSets {
             let Some(daemon_sets) = daemon_sets.upgrade() else { return };
             let keys = match &event {
                 Event::Updated { old, new } if is_same_to_daemons(old, new) => Vec::new(),
-                Event::Deleted { .. } => daemon_sets.sets.store().list().iter().map(|set| set.key().clone()).collect(),
+                Event::Deleted { .. } => {
+                    daemon_sets.sets.store().list().iter().map(|set| set.key().clone()).collect()
+                }
                 event => daemon_sets.concerned(event.object()),
             };
             keys.into_iter().for_each(|key| todo.add(key));
@@ -220,9 +229,9 @@ impl DaemonSets {
 
     fn concerned(&self, node: &Entry<Object>) -> Vec<Key> {
         let (Ok(node), Ok(sets)) = (node.object(), self.sets.lister().list()) else { return Vec::new() };
-        let pods = self.pods.lister().by_index(NODE, node.name());
-        let pods = pods.unwrap_or_else(|| Ok(Vec::new())).unwrap_or_default();
-        let owners: HashSet<&str> = pods.iter().filter_map(|pod| Some(pod.controller()?["uid"].str())).collect();
+        let pods = pod_index::on_node(&self.pods, node.name()).unwrap_or_default();
+        let owners: HashSet<&str> =
+            pods.iter().filter_map(|pod| Some(pod.controller()?["uid"].str())).collect();
         let is_concerned = |set: &&Arc<Object>| plan::is_concerned(set, &node, owners.contains(set.uid()));
         sets.iter().filter(is_concerned).map(|set| set.key()).collect()
     }
@@ -242,6 +251,7 @@ fn failure_key(set: &Object, node: &str) -> String {
 /// Pods become available by time alone, and failed ones wait.
 fn next_look(set: &Object, counts: Counts, again: Option<Duration>) -> After {
     let min_ready = pod::min_ready(set);
-    let available = (min_ready > 0 && counts.ready != counts.available).then(|| Duration::from_secs(min_ready.unsigned_abs()));
+    let available = (min_ready > 0 && counts.ready != counts.available)
+        .then(|| Duration::from_secs(min_ready.unsigned_abs()));
     available.into_iter().chain(again).min().map_or(After::Done, After::Again)
 }

@@ -4,6 +4,7 @@ use mizzen_object::{Value, value};
 use mizzen_sdk::Object;
 
 use super::affinity;
+use crate::taint::tolerates;
 
 /// What a set asks of nodes.
 pub struct Placement<'a> {
@@ -36,22 +37,10 @@ impl<'a> Placement<'a> {
     }
 
     fn tolerates(&self, node: &Object, effects: &[&str]) -> bool {
-        let mut taints = node["spec"]["taints"].list().iter().filter(|taint| effects.contains(&taint["effect"].str()));
+        let mut taints =
+            node["spec"]["taints"].list().iter().filter(|taint| effects.contains(&taint["effect"].str()));
         taints.all(|taint| self.tolerations.iter().any(|toleration| tolerates(toleration, taint)))
     }
-}
-
-/// Whether a toleration covers a taint.
-fn tolerates(toleration: &Value, taint: &Value) -> bool {
-    let is_for = |field: &str| {
-        let asked = toleration[field].str();
-        asked.is_empty() || asked == taint[field].str()
-    };
-    let by_value = match toleration["operator"].str() {
-        "" | "Equal" => toleration["value"].str() == taint["value"].str(),
-        operator => operator == "Exists",
-    };
-    is_for("effect") && is_for("key") && by_value
 }
 
 /// What every daemon tolerates, besides what its template says: troubles of a node are no reason to leave it.
@@ -74,7 +63,9 @@ pub fn tolerations(spec: &Value) -> Vec<Value> {
     for (key, effect) in TOLERATED.into_iter().chain(network) {
         let added = value!({"key": key, "operator": "Exists", "effect": effect});
         let is_same = |known: &Value| {
-            ["key", "operator", "effect", "value"].into_iter().all(|field| known[field].str() == added[field].str())
+            ["key", "operator", "effect", "value"]
+                .into_iter()
+                .all(|field| known[field].str() == added[field].str())
         };
         let mut is_there = false;
         // One that ends after some seconds is replaced by one that never ends.
@@ -156,11 +147,17 @@ mod tests {
     #[test]
     fn daemons_tolerate_in_a_fixed_order_after_their_own() {
         let keys = |spec: Value| {
-            let keys: Vec<String> = tolerations(&spec).iter().map(|it| it["key"].str().replace("node.kubernetes.io/", "")).collect();
+            let keys: Vec<String> = tolerations(&spec)
+                .iter()
+                .map(|it| it["key"].str().replace("node.kubernetes.io/", ""))
+                .collect();
             keys.join(" ")
         };
         let all = "not-ready unreachable disk-pressure memory-pressure pid-pressure unschedulable";
-        assert_eq!(keys(value!({"tolerations": [{"key": "own", "operator": "Exists"}]})), format!("own {all}"));
+        assert_eq!(
+            keys(value!({"tolerations": [{"key": "own", "operator": "Exists"}]})),
+            format!("own {all}")
+        );
         assert_eq!(keys(value!({"hostNetwork": true})), format!("{all} network-unavailable"));
     }
 

@@ -178,7 +178,8 @@ pub(super) mod tests {
     }
 
     fn pod(name: &str, node: &str, words: &str) -> Object {
-        let mut pod = Object(value!({"metadata": {"name": name, "labels": {"controller-revision-hash": "new"}}}));
+        let mut pod =
+            Object(value!({"metadata": {"name": name, "labels": {"controller-revision-hash": "new"}}}));
         for word in words.split(',') {
             let (word, number) = word.split_once('-').unwrap_or((word, "1"));
             let moment = time::from_unix(number.parse().expect("a number"));
@@ -286,7 +287,10 @@ pub(super) mod tests {
         let view = View { set: &set, hash: "new", nodes: &nodes, pods: &pods, now: now() };
         let waits = |node: &str| (node != "n2").then_some(Duration::from_secs(4));
         let plan = plan(&view, waits);
-        assert_eq!((words(&plan.create, &plan.delete), plan.again), ("-b -c".into(), Some(Duration::from_secs(4))));
+        assert_eq!(
+            (words(&plan.create, &plan.delete), plan.again),
+            ("-b -c".into(), Some(Duration::from_secs(4)))
+        );
         assert_eq!(plan.ended.len(), 2);
     }
 

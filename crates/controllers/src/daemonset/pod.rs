@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mizzen_object::{Value, value};
+use mizzen_object::value;
 use mizzen_sdk::Object;
 use mizzen_sdk::resource::DAEMON_SETS;
 
 use super::placement;
+use crate::common::percent::{self, Round};
 use crate::common::{pod, template};
 
 /// The label of a pod and of a revision with the revision's hash.
@@ -76,7 +77,8 @@ fn node(pod: &Object) -> Option<&str> {
     }
     let required = pod.at("spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution");
     let mut fields = required["nodeSelectorTerms"].list().iter().flat_map(|term| term["matchFields"].list());
-    let by_name = fields.find(|field| field["key"].str() == "metadata.name" && field["operator"].str() == "In")?;
+    let by_name =
+        fields.find(|field| field["key"].str() == "metadata.name" && field["operator"].str() == "In")?;
     match by_name["values"].list() {
         [name] => name.as_str(),
         _ => None,
@@ -96,17 +98,18 @@ pub fn min_ready(set: &Object) -> i64 {
 /// A number or a percentage of the set's `rollingUpdate`, rounded up. A set that is not updated by itself has neither.
 pub fn scaled(set: &Object, field: &str, total: i64) -> i64 {
     let strategy = &set["spec"]["updateStrategy"];
-    match &strategy["rollingUpdate"][field] {
-        _ if strategy["type"].str() != "RollingUpdate" => 0,
-        Value::String(text) => text.strip_suffix('%').and_then(|text| text.parse().ok()).map_or(0, |percent: i64| {
-            (percent * total + 99).div_euclid(100)
-        }),
-        number => number.int(),
+    match strategy["type"].str() {
+        "RollingUpdate" => {
+            percent::scaled(&strategy["rollingUpdate"][field], total, Round::Up).unwrap_or_default()
+        }
+        _ => 0,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use mizzen_object::Value;
+
     use super::*;
 
     fn set() -> Object {
@@ -143,7 +146,10 @@ mod tests {
         });
         set.entry("spec").entry("template").entry("spec").set("affinity", affinity);
         let pod = new(&set, "n1", "h");
-        assert_eq!(pod.at("spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"), &preferred);
+        assert_eq!(
+            pod.at("spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"),
+            &preferred
+        );
         assert_eq!((node(&pod), pod.at("spec.affinity.podAffinity").is_null()), (Some("n1"), false));
     }
 
@@ -166,7 +172,11 @@ mod tests {
                 "spec": {"nodeName": node}, "status": {"phase": phase},
             })))
         };
-        let pods = [pod("a", "n1", "Failed", true), pod("b", "n1", "Failed", false), pod("c", "n2", "Running", true)];
+        let pods = [
+            pod("a", "n1", "Failed", true),
+            pod("b", "n1", "Failed", false),
+            pod("c", "n2", "Running", true),
+        ];
         let names: Vec<String> = by_node(&pods)
             .iter()
             .flat_map(|(node, pods)| pods.iter().map(move |pod| format!("{node} {}", pod.name())))

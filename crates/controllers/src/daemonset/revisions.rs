@@ -35,7 +35,8 @@ impl DaemonSets {
             known.push(self.with_hash(revision).await?);
         }
         let patch = revision::patch(set);
-        let (mut equal, old): (Vec<_>, Vec<_>) = known.into_iter().partition(|known| revision::restores(known, &patch));
+        let (mut equal, old): (Vec<_>, Vec<_>) =
+            known.into_iter().partition(|known| revision::restores(known, &patch));
         let number = revision::next_number(&old);
         let current = match equal.pop() {
             Some(latest) => {
@@ -78,7 +79,8 @@ impl DaemonSets {
     async fn snapshot(&self, set: &Object, patch: &Value, number: i64) -> Result<Object, Error> {
         let hash = hash::of_template(set.at("spec.template"), set.at("status.collisionCount").as_int());
         let name = format!("{}-{hash}", set.name());
-        let draft = revision::draft(set, controller_reference(set, &DAEMON_SETS), &name, (HASH_LABEL, &hash), number);
+        let draft =
+            revision::draft(set, controller_reference(set, &DAEMON_SETS), &name, (HASH_LABEL, &hash), number);
         match self.context.api.create(&CONTROLLER_REVISIONS, &draft).await {
             Err(error) if is_already_exists(&error) => {}
             outcome => return Ok(outcome?),
@@ -93,7 +95,8 @@ impl DaemonSets {
     /// Another template has the same hash. Once the set's status says how many there were, the hash is another.
     async fn note_collision(&self, set: &Object) -> Result<Error, Error> {
         let mut fresh = self.context.api.get(&DAEMON_SETS, &set.key()).await?;
-        let (known, actual) = (set.at("status.collisionCount").clone(), fresh.at("status.collisionCount").clone());
+        let (known, actual) =
+            (set.at("status.collisionCount").clone(), fresh.at("status.collisionCount").clone());
         if known == actual {
             fresh.entry("status").set("collisionCount", known.int() + 1);
             self.written.note(&self.context.api.update_status(&DAEMON_SETS, &fresh).await?);

@@ -7,7 +7,8 @@ use mizzen_sdk::Object;
 
 /// The revisions beyond `limit`, oldest first, of those that nobody lives by. `revisions` are in order.
 pub fn beyond_unused(revisions: &[Arc<Object>], live: &HashSet<&str>, limit: i64) -> Vec<Arc<Object>> {
-    let unused: Vec<&Arc<Object>> = revisions.iter().filter(|revision| !live.contains(revision.name())).collect();
+    let unused: Vec<&Arc<Object>> =
+        revisions.iter().filter(|revision| !live.contains(revision.name())).collect();
     let n_gone = usize::try_from(unused.len() as i64 - limit).unwrap_or_default();
     let n_gone = if limit < 0 { 0 } else { n_gone };
     unused.into_iter().take(n_gone).cloned().collect()
@@ -18,7 +19,8 @@ pub fn beyond_unused(revisions: &[Arc<Object>], live: &HashSet<&str>, limit: i64
 /// (pkg/controller/daemon/update.go, cleanupHistory).
 pub fn beyond(revisions: &[Arc<Object>], label: &str, live: &HashSet<&str>, limit: i64) -> Vec<Arc<Object>> {
     let n_gone = usize::try_from(revisions.len() as i64 - limit).unwrap_or_default();
-    let unused = revisions.iter().filter(|revision| !live.contains(revision.label(label).unwrap_or_default()));
+    let unused =
+        revisions.iter().filter(|revision| !live.contains(revision.label(label).unwrap_or_default()));
     unused.take(n_gone).cloned().collect()
 }
 
@@ -29,7 +31,8 @@ mod tests {
     use super::*;
 
     fn revisions(names: &str) -> Vec<Arc<Object>> {
-        let revision = |name| Arc::new(Object(value!({"metadata": {"name": name, "labels": {"hash": name}}})));
+        let revision =
+            |name| Arc::new(Object(value!({"metadata": {"name": name, "labels": {"hash": name}}})));
         names.split_whitespace().map(revision).collect()
     }
 

@@ -39,7 +39,13 @@ impl History {
         let mut found = owned::read(owned::candidates(&self.revisions, owner))?;
         found.retain(|revision| selector.matches(|label| revision.label(label)));
         found.sort_by_key(|revision| revision::order(revision));
-        let claim = Claim { context: &self.context, owner, owner_kind: kind, kind: &CONTROLLER_REVISIONS, finalizers: &[] };
+        let claim = Claim {
+            context: &self.context,
+            owner,
+            owner_kind: kind,
+            kind: &CONTROLLER_REVISIONS,
+            finalizers: &[],
+        };
         claim.claim(found, |_| true).await
     }
 
@@ -83,7 +89,11 @@ impl History {
     /// Forgets revisions.
     pub async fn forget(&self, revisions: &[Arc<Object>]) -> Result<(), Error> {
         for revision in revisions {
-            let outcome = self.context.api.delete(&CONTROLLER_REVISIONS, &revision.key(), &DeleteOptions::default()).await;
+            let outcome = self
+                .context
+                .api
+                .delete(&CONTROLLER_REVISIONS, &revision.key(), &DeleteOptions::default())
+                .await;
             if let Some(error) = outcome.err().filter(|error| !is_not_found(error)) {
                 return Err(error.into());
             }

@@ -49,7 +49,8 @@ fn without_nulls(value: &Value) -> Value {
 /// The hash of a patch: FNV-1 over its text, and over the number of collisions so far.
 pub fn hash(patch: &Value, n_collisions: i64) -> String {
     let text = json::to_string(patch) + &n_collisions.to_string();
-    let fnv = text.bytes().fold(2_166_136_261_u32, |hash, byte| hash.wrapping_mul(16_777_619) ^ u32::from(byte));
+    let fnv =
+        text.bytes().fold(2_166_136_261_u32, |hash, byte| hash.wrapping_mul(16_777_619) ^ u32::from(byte));
     encode(&fnv.to_string())
 }
 

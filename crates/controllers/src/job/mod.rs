@@ -40,6 +40,7 @@ use mizzen_sdk::{Key, Object};
 use act::{Acted, Actor};
 use backoff::Backoff;
 use facts::TRACKING;
+use orphan::Orphans;
 use plan::plan;
 use progress::Progress;
 use track::{Round, conclude, count_released, note_suspension, set_unless_empty, track};
@@ -64,6 +65,8 @@ struct Jobs {
     /// What is known of failures; it may be lost, then the next pod comes too early.
     backoffs: Mutex<HashMap<Key, Backoff>>,
     writes: Writes,
+    /// Pods that nobody counts any more.
+    orphans: Queue<Key>,
 }
 
 /// Sets up the loop.
@@ -73,8 +76,9 @@ pub fn start(context: &Context) -> Work {
     owned::index(&pods);
     let (todo, orphans) = (queue("job"), queue("job_orphan_pod"));
     wake::listen(&jobs, &pods, &todo, &orphans);
-    let cleanup = orphan::Orphans { context: context.clone(), jobs: jobs.clone(), pods: pods.clone() };
-    let jobs = Jobs { context, jobs, pods, backoffs: Mutex::default(), writes: Writes::default() };
+    let cleanup = Orphans { context: context.clone(), jobs: jobs.clone(), pods: pods.clone() };
+    let (backoffs, writes) = (Mutex::default(), Writes::default());
+    let jobs = Jobs { context, jobs, pods, backoffs, writes, orphans: orphans.clone() };
     Work::new(todo, N_WORKERS, Arc::new(jobs)).with(Work::new(orphans, N_WORKERS, Arc::new(cleanup)))
 }
 
@@ -95,6 +99,7 @@ impl Reconcile for Jobs {
         }
         if facts::finished(&job).is_some() {
             self.forget(key);
+            owned::of(&self.pods, job.uid()).iter().for_each(|pod| self.orphans.add(pod.key().clone()));
             return Ok(After::Done);
         }
         self.round(key, &job).await
@@ -111,12 +116,12 @@ impl Jobs {
         let verdict = verdict(&job, &progress, now);
         let acted = self.act(&job, &progress, verdict.is_some(), now).await;
         let finish = self.settle(&mut job, &progress, verdict, &acted, now);
+        let deadline = if finish.is_none() { time_to_deadline(&job, now) } else { None };
         note_counts(job.entry("status"), &acted);
         let round = track(&mut job, &progress, finish.as_ref(), now);
         let job = self.announce(key, known, job, progress.backoff).await?;
         self.conclude(key, job, round, finish.as_ref().filter(|_| acted.n_terminating == 0), now).await?;
         acted.failure.map_or(Ok(()), Err)?;
-        let deadline = if finish.is_none() { time_to_deadline(known, now) } else { None };
         let next = acted.wait.map(|wait| wait.max(GATHER)).into_iter().chain(deadline).min();
         Ok(next.map_or(After::Done, After::Again))
     }

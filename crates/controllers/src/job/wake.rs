@@ -8,7 +8,7 @@ use mizzen_sdk::queue::Queue;
 use mizzen_sdk::{Key, Object};
 
 use super::GATHER;
-use super::facts::{self, is_tracked};
+use super::facts::is_tracked;
 use crate::common::owned;
 
 /// Listens to jobs and pods. Jobs are to be looked at, pods whose job is gone or over are to be let go.
@@ -34,20 +34,15 @@ impl Wake {
         let key = event.key().clone();
         match event {
             Event::Added { .. } => self.todo.add(key),
-            Event::Updated { new, .. } if is_over(new) => self.release_pods(new.uid()),
             Event::Updated { old, new } if generation(old) == generation(new) => {
                 self.todo.add_after(key, GATHER)
             }
             Event::Updated { .. } => self.todo.add(key),
             Event::Deleted { last, .. } => {
-                self.release_pods(last.uid());
+                owned::of(&self.pods, last.uid()).iter().for_each(|pod| self.orphans.add(pod.key().clone()));
                 self.todo.add(key);
             }
         }
-    }
-
-    fn release_pods(&self, uid: &str) {
-        owned::of(&self.pods, uid).iter().for_each(|pod| self.orphans.add(pod.key().clone()));
     }
 
     fn pod_changed(&self, event: &Event<Object>) {
@@ -89,10 +84,6 @@ impl Wake {
 fn job_of(pod: &Object) -> Option<Key> {
     let is_job = |owner: &&Value| owner["kind"].str() == "Job";
     pod.controller().filter(is_job).map(|owner| Key::new(pod.namespace(), owner["name"].str()))
-}
-
-fn is_over(job: &Entry<Object>) -> bool {
-    job.object().is_ok_and(|job| facts::finished(&job).is_some())
 }
 
 fn generation(job: &Entry<Object>) -> i64 {

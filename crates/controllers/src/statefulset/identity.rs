@@ -71,11 +71,15 @@ mod tests {
     use super::*;
 
     fn pod(name: &str) -> Object {
-        Object(value!({"metadata": {"name": name, "namespace": "n", "labels": {"statefulset.kubernetes.io/pod-name": name}}}))
+        Object(
+            value!({"metadata": {"name": name, "namespace": "n", "labels": {"statefulset.kubernetes.io/pod-name": name}}}),
+        )
     }
 
     fn set(name: &str) -> Object {
-        Object(value!({"metadata": {"name": name, "namespace": "n"}, "spec": {"replicas": 2, "ordinals": {"start": 5}}}))
+        Object(
+            value!({"metadata": {"name": name, "namespace": "n"}, "spec": {"replicas": 2, "ordinals": {"start": 5}}}),
+        )
     }
 
     #[track_caller]

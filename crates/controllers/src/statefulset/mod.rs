@@ -97,9 +97,15 @@ struct Target {
 impl StatefulSets {
     async fn claim_pods(&self, set: &Object, selector: &LabelSelector) -> Result<Vec<Arc<Object>>, Error> {
         let found = owned::read(owned::candidates(&self.pods, set))?;
-        let claim =
-            Claim { context: &self.context, owner: set, owner_kind: &STATEFUL_SETS, kind: &PODS, finalizers: &[] };
-        let matches = |pod: &Arc<Object>| selector.matches(|label| pod.label(label)) && identity::is_member(set, pod);
+        let claim = Claim {
+            context: &self.context,
+            owner: set,
+            owner_kind: &STATEFUL_SETS,
+            kind: &PODS,
+            finalizers: &[],
+        };
+        let matches =
+            |pod: &Arc<Object>| selector.matches(|label| pod.label(label)) && identity::is_member(set, pod);
         claim.claim(found, matches).await
     }
 
@@ -123,7 +129,8 @@ impl StatefulSets {
         };
         let update = Revision { name, template: set.at("spec.template").clone() };
         let known = revisions.iter().find(|known| known.name() == set.at("status.currentRevision").str());
-        let restored = |known: &Arc<Object>| Revision { name: known.name().into(), template: revision::template(known) };
+        let restored =
+            |known: &Arc<Object>| Revision { name: known.name().into(), template: revision::template(known) };
         let current = known.map_or_else(|| update.clone(), restored);
         Ok(Some(Target { current, update, n_collisions }))
     }
@@ -137,7 +144,8 @@ impl StatefulSets {
         target: &Target,
     ) -> Result<After, Error> {
         let (now, Target { current, update, .. }) = (self.context.now(), target);
-        let plan = plan::plan(&View { set, current, update, pods, claims: |name: &str| self.claim(set, name), now });
+        let plan =
+            plan::plan(&View { set, current, update, pods, claims: |name: &str| self.claim(set, name), now });
         let actor = Actor { by: self, set, n_replaced: Default::default() };
         let outcome = actor.carry_out(&plan).await;
 

@@ -106,7 +106,8 @@ impl<C: Fn(&str) -> Option<Arc<Object>>> View<'_, C> {
 
     /// The pods that are not wanted any more, highest ordinal first.
     fn condemned(&self) -> Vec<Arc<Object>> {
-        let is_condemned = |pod: &&Arc<Object>| identity::ordinal(pod).is_some() && !identity::is_wanted(self.set, pod);
+        let is_condemned =
+            |pod: &&Arc<Object>| identity::ordinal(pod).is_some() && !identity::is_wanted(self.set, pod);
         let mut condemned: Vec<Arc<Object>> = self.pods.iter().filter(is_condemned).cloned().collect();
         condemned.sort_by_key(|pod| std::cmp::Reverse(identity::ordinal(pod)));
         condemned
@@ -183,7 +184,8 @@ impl<C: Fn(&str) -> Option<Arc<Object>>> View<'_, C> {
         }
         let partition = usize::try_from(strategy.at("rollingUpdate.partition").int()).unwrap_or_default();
         let is_old = |pod: &Object| pod::revision(pod) != self.update.name && !pod.is_going();
-        let next = replicas.iter().skip(partition).rev().find(|pod| is_old(pod) || !self.is_available(pod))?;
+        let next =
+            replicas.iter().skip(partition).rev().find(|pod| is_old(pod) || !self.is_available(pod))?;
         is_old(next).then(|| Step::Replace(next.clone()))
     }
 }
@@ -244,7 +246,8 @@ mod tests {
     fn claim(name: &str, owner: Option<(&str, &str)>) -> Arc<Object> {
         let mut claim = value!({"metadata": {"name": name, "namespace": "n"}});
         if let Some((pod, uid)) = owner {
-            let owner = value!({"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid, "controller": true});
+            let owner =
+                value!({"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid, "controller": true});
             claim.entry("metadata").set("ownerReferences", vec![owner]);
         }
         Arc::new(Object(claim))
@@ -418,7 +421,8 @@ mod tests {
 
     fn with_volume(ordinal: i64, phase: &str) -> Arc<Object> {
         let mut pod = (*pod(&format!("{ordinal}:{phase}"))).clone();
-        let volume = value!({"name": "data", "persistentVolumeClaim": {"claimName": (format!("data-web-{ordinal}"))}});
+        let volume =
+            value!({"name": "data", "persistentVolumeClaim": {"claimName": (format!("data-web-{ordinal}"))}});
         pod.entry("spec").set("volumes", vec![volume]);
         Arc::new(pod)
     }
@@ -427,7 +431,8 @@ mod tests {
     fn check_claims(policy: &str, replicas: i64, pod: Arc<Object>, claims: &[Arc<Object>], expect: &str) {
         let (set, current, update) = (set(replicas, claiming(policy)), revision("old"), revision("new"));
         let find = |name: &str| claims.iter().find(|claim| claim.name() == name).cloned();
-        let view = View { set: &set, current: &current, update: &update, pods: &[pod], claims: find, now: now() };
+        let view =
+            View { set: &set, current: &current, update: &update, pods: &[pod], claims: find, now: now() };
         let steps: Vec<String> = plan(&view).phases.iter().flatten().map(words).collect();
         assert_eq!(steps.join(", "), expect);
     }

@@ -43,7 +43,10 @@ fn is_held_back(set: &Object, ordinal: i64) -> bool {
     let (strategy, start) = (&set["spec"]["updateStrategy"], identity::ordinals(set).start);
     match strategy["rollingUpdate"].as_map() {
         Some(rolling) => ordinal < start + rolling.get("partition").map_or(0, Value::int),
-        None => strategy["type"].str() == "RollingUpdate" && ordinal < start + set.at("status.currentReplicas").int(),
+        None => {
+            strategy["type"].str() == "RollingUpdate"
+                && ordinal < start + set.at("status.currentReplicas").int()
+        }
     }
 }
 

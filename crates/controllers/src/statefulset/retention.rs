@@ -217,14 +217,16 @@ mod tests {
 
     #[test]
     fn a_claim_that_is_gone_is_news_to_the_set_of_its_owner() {
-        let waiting = |owners: &str| waiting(&claim(owners)).iter().map(Key::to_string).collect::<Vec<_>>().join(" ");
+        let waiting =
+            |owners: &str| waiting(&claim(owners)).iter().map(Key::to_string).collect::<Vec<_>>().join(" ");
         assert_eq!(waiting("Pod/web-1/x StatefulSet/db/y ConfigMap/c/z"), "web db");
         assert_eq!(waiting("Pod/web/x"), "");
     }
 
     #[test]
     fn a_new_pod_waits_for_the_claim_of_its_predecessor_to_go() {
-        let stale = |policy: (&str, &str), owners: &str| is_stale(&claim(owners), &set(policy.0, policy.1), &pod(1));
+        let stale =
+            |policy: (&str, &str), owners: &str| is_stale(&claim(owners), &set(policy.0, policy.1), &pod(1));
         assert!(stale(WHEN_SCALED, "Pod/web-1/earlier"));
         assert!(!stale(WHEN_SCALED, "Pod/web-1/pod") && !stale(WHEN_DELETED, "Pod/web-1/earlier"));
     }

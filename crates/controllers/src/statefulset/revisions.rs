@@ -42,7 +42,13 @@ mod tests {
     fn check(image: &str, known: &str, expect: &str) {
         let revision = |(at, image): (usize, &str)| {
             let name = format!("{}-{image}", at + 1);
-            Arc::new(revision::draft(&set(image), value!({}), &name, (revision::HASH_LABEL, "h"), at as i64 + 1))
+            Arc::new(revision::draft(
+                &set(image),
+                value!({}),
+                &name,
+                (revision::HASH_LABEL, "h"),
+                at as i64 + 1,
+            ))
         };
         let known: Vec<Arc<Object>> = known.split_whitespace().enumerate().map(revision).collect();
         let choice = match choose(&set(image), &known) {

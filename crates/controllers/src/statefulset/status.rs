@@ -125,8 +125,13 @@ mod tests {
     #[track_caller]
     fn check(pods: &[Arc<Object>], expect: (i64, i64, i64, i64, i64)) {
         let set = set("RollingUpdate", Value::Null);
-        let Counts { replicas, ready, available, current, updated } =
-            count(&set, pods, &revision("old"), &revision("new"), Timestamp::from_second(100).expect("a time"));
+        let Counts { replicas, ready, available, current, updated } = count(
+            &set,
+            pods,
+            &revision("old"),
+            &revision("new"),
+            Timestamp::from_second(100).expect("a time"),
+        );
         assert_eq!((replicas, ready, available, current, updated), expect);
     }
 
@@ -155,7 +160,8 @@ mod tests {
 
     #[track_caller]
     fn check_current(kind: &str, counts: Counts, expect: (&str, i64)) {
-        let status = status(&set(kind, Value::Null), counts, &revision("old"), &revision("new"), 0).expect("news");
+        let status =
+            status(&set(kind, Value::Null), counts, &revision("old"), &revision("new"), 0).expect("news");
         assert_eq!((status["currentRevision"].str(), status["currentReplicas"].int()), expect);
     }
 
@@ -173,7 +179,8 @@ mod tests {
 
     #[test]
     fn a_status_that_says_the_same_is_not_written() {
-        let written = status(&set("OnDelete", Value::Null), DONE, &revision("a"), &revision("b"), 1).expect("news");
+        let written =
+            status(&set("OnDelete", Value::Null), DONE, &revision("a"), &revision("b"), 1).expect("news");
         let news = |status_now: Value, n_collisions| {
             status(&set("OnDelete", status_now), DONE, &revision("a"), &revision("b"), n_collisions).is_some()
         };

@@ -61,7 +61,8 @@ pub fn give(set: &Object, pod: &mut Object, ordinal: i64) {
         value!({"name": (volume_name(template)), "persistentVolumeClaim": {"claimName": claim}})
     };
     let mut volumes: Vec<Value> = templates(set).iter().map(claimed).collect();
-    let is_claimed = |volume: &&Value| templates(set).iter().any(|template| volume_name(template) == volume["name"].str());
+    let is_claimed =
+        |volume: &&Value| templates(set).iter().any(|template| volume_name(template) == volume["name"].str());
     let others = pod["spec"]["volumes"].list().iter().filter(|volume| !is_claimed(volume));
     volumes.extend(others.cloned());
     if !volumes.is_empty() {

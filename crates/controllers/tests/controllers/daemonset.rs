@@ -242,7 +242,10 @@ async fn revisions(cluster: &Cluster) -> Vec<i64> {
 async fn revisions_are_named_by_the_template_and_forgotten_beyond_the_limit() {
     let cluster = begin(&[], "{revisionHistoryLimit: 1}").await;
     let revision = cluster.list(&CONTROLLER_REVISIONS, "default").await.remove(0);
-    assert_eq!(revision.name(), format!("d-{}", revision.label("controller-revision-hash").unwrap_or_default()));
+    assert_eq!(
+        revision.name(),
+        format!("d-{}", revision.label("controller-revision-hash").unwrap_or_default())
+    );
     assert_eq!(revision.annotation("deprecated.daemonset.template.generation"), Some("1"));
     update(&cluster, "i:2").await;
     update(&cluster, "i:1").await;
@@ -281,7 +284,10 @@ async fn equal_revisions_become_one_and_their_pods_say_so() {
     let revisions = cluster.list(&CONTROLLER_REVISIONS, "default").await;
     assert_eq!(revisions.iter().map(|revision| revision.name()).collect::<Vec<_>>(), ["d-other"]);
     let pods = cluster.list(&PODS, "default").await;
-    assert_eq!(pods.iter().map(|pod| pod.label("controller-revision-hash")).collect::<Vec<_>>(), [Some("other")]);
+    assert_eq!(
+        pods.iter().map(|pod| pod.label("controller-revision-hash")).collect::<Vec<_>>(),
+        [Some("other")]
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use mizzen_object::{Value, json, time, value};
-use mizzen_sdk::resource::{CONTROLLER_REVISIONS, EVENTS, PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS};
 use mizzen_sdk::Object;
+use mizzen_sdk::resource::{CONTROLLER_REVISIONS, EVENTS, PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS};
 
 use crate::cluster::{Cluster, read};
 
@@ -86,7 +86,8 @@ async fn pods_come_one_after_the_other_and_go_in_reverse() {
     // Nobody runs these pods, so that each is gone at once.
     assert_eq!(pods(&cluster).await, "");
     let told = messages(&cluster, "SuccessfulDelete").await;
-    let order = ["2", "1", "0"].map(|ordinal| format!("Delete Pod web-{ordinal} in StatefulSet web successful"));
+    let order =
+        ["2", "1", "0"].map(|ordinal| format!("Delete Pod web-{ordinal} in StatefulSet web successful"));
     assert_eq!(told, order);
 }
 
@@ -124,7 +125,8 @@ async fn an_update_goes_from_the_highest_pod_down_and_waits_for_each() {
     let cluster = begin("{replicas: 2, podManagementPolicy: Parallel}").await;
     ready(&cluster, 0).await;
     ready(&cluster, 1).await;
-    let before = cluster.get(&STATEFUL_SETS, "default/web").await.at("status.currentRevision").str().to_string();
+    let before =
+        cluster.get(&STATEFUL_SETS, "default/web").await.at("status.currentRevision").str().to_string();
     change(&cluster, |spec| new_image(spec, "i:2")).await;
     assert_eq!((pods(&cluster).await, status(&cluster).await), ("0:1 1:2".into(), "2 1 1 1 1".into()));
     ready(&cluster, 1).await;
@@ -202,7 +204,10 @@ async fn each_pod_gets_its_claim_and_leaves_it_behind() {
     scale(&cluster, 1).await;
     assert_eq!(claims(&cluster).await, "data-web-0: data-web-1:");
     let told = messages(&cluster, "SuccessfulCreate").await;
-    assert!(told.contains(&"Create Claim data-web-1 Pod web-1 in StatefulSet web success".into()), "{told:?}");
+    assert!(
+        told.contains(&"Create Claim data-web-1 Pod web-1 in StatefulSet web success".into()),
+        "{told:?}"
+    );
     assert!(told.contains(&"Create Pod web-1 in StatefulSet web successful".into()), "{told:?}");
 }
 
@@ -210,7 +215,9 @@ async fn each_pod_gets_its_claim_and_leaves_it_behind() {
 async fn a_claim_goes_with_the_set_or_with_the_pod_as_the_policy_says() {
     let policy = "persistentVolumeClaimRetentionPolicy: {whenDeleted: Delete, whenScaled: Delete}";
     let template = "template: {metadata: {labels: {app: web}}, spec: {nodeName: n1, containers: [{name: c, image: 'i:1'}]}}";
-    let cluster = begin(&format!("{{replicas: 2, podManagementPolicy: Parallel, {CLAIMS}, {policy}, {template}}}")).await;
+    let cluster =
+        begin(&format!("{{replicas: 2, podManagementPolicy: Parallel, {CLAIMS}, {policy}, {template}}}"))
+            .await;
     assert_eq!(claims(&cluster).await, "data-web-0:StatefulSet data-web-1:StatefulSet");
     scale(&cluster, 1).await;
     assert_eq!(claims(&cluster).await, "data-web-0:StatefulSet data-web-1:Pod");
@@ -220,17 +227,24 @@ async fn a_claim_goes_with_the_set_or_with_the_pod_as_the_policy_says() {
     scale(&cluster, 2).await;
     assert_eq!(pods(&cluster).await, "0:1");
     change(&cluster, |spec| {
-        spec.set("persistentVolumeClaimRetentionPolicy", value!({"whenDeleted": "Retain", "whenScaled": "Retain"}));
+        spec.set(
+            "persistentVolumeClaimRetentionPolicy",
+            value!({"whenDeleted": "Retain", "whenScaled": "Retain"}),
+        );
     })
     .await;
-    assert_eq!((claims(&cluster).await, pods(&cluster).await), ("data-web-0: data-web-1:Pod".into(), "0:1 1:1".into()));
+    assert_eq!(
+        (claims(&cluster).await, pods(&cluster).await),
+        ("data-web-0: data-web-1:Pod".into(), "0:1 1:1".into())
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_orphan_of_the_right_name_and_labels_is_adopted() {
     let cluster = Cluster::with(&["statefulset-controller"]).await;
     for (name, app) in [("web-0", "web"), ("web-1", "other"), ("db-0", "web")] {
-        let pod = "{apiVersion: v1, kind: Pod, metadata: {name: NAME, namespace: default, labels: {app: APP}},
+        let pod =
+            "{apiVersion: v1, kind: Pod, metadata: {name: NAME, namespace: default, labels: {app: APP}},
             spec: {containers: [{name: c, image: 'i:0'}]}}";
         cluster.create(&pod.replace("NAME", name).replace("APP", app)).await;
     }
@@ -242,7 +256,10 @@ async fn an_orphan_of_the_right_name_and_labels_is_adopted() {
     ready(&cluster, 0).await;
     let pod = cluster.get(&PODS, "default/web-0").await;
     assert_eq!(pod.label("statefulset.kubernetes.io/pod-name"), Some("web-0"));
-    assert_eq!(messages(&cluster, "SuccessfulUpdate").await, ["Update Pod web-0 in StatefulSet web successful"]);
+    assert_eq!(
+        messages(&cluster, "SuccessfulUpdate").await,
+        ["Update Pod web-0 in StatefulSet web successful"]
+    );
 }
 
 /// The revisions' numbers, in order of their age.

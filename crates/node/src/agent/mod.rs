@@ -194,7 +194,10 @@ impl Agent {
         let share = Share::of(object);
         let (pod, share) = match self.refusal(object, name, &share) {
             Some((reason, message)) => {
-                self.tell(object, vec![Told { path: String::new(), note: Note::warning(&reason, "", &*message) }]);
+                self.tell(
+                    object,
+                    vec![Told { path: String::new(), note: Note::warning(&reason, "", &*message) }],
+                );
                 (Pod::rejected(&reason, format!("Pod was rejected: {message}"), now), None)
             }
             None => {

@@ -1,15 +1,15 @@
 //! What is known of each node: what is left of it, and which addresses its pods have.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use mizzen_object::{Str, Value};
+use mizzen_object::Str;
 use mizzen_sdk::informer::Informer;
 use mizzen_sdk::{Key, Object};
 
 use crate::address::Pool;
 use crate::admit::{Share, Used};
+use crate::nodes;
 use crate::settings::Settings;
 
 /// The nodes of this process.
@@ -29,7 +29,7 @@ struct Place {
 
 /// A node, and what is taken of it.
 pub struct Seen<'a> {
-    pub object: Cow<'a, Value>,
+    pub object: Arc<Object>,
     pub used: &'a Used,
 }
 
@@ -46,10 +46,8 @@ impl Places {
 
     /// A node that is here; as it was registered, if the API has not told of it yet.
     pub fn node(&self, name: &str) -> Seen<'_> {
-        let object = match self.object(name) {
-            Some(object) => Cow::Owned(object.0.clone()),
-            None => Cow::Owned(crate::nodes::object(&self.settings, name)),
-        };
+        let object =
+            self.object(name).unwrap_or_else(|| Arc::new(Object(nodes::object(&self.settings, name))));
         Seen { object, used: &self.places[name].used }
     }
 

@@ -66,7 +66,8 @@ enum Chore {
 /// Registers nodes and keeps them alive until the future is dropped. `heard` has nodes of which the API said something.
 pub async fn keep(settings: Arc<Settings>, mut heard: UnboundedReceiver<Heard>) {
     let mut beats = register(&settings).await;
-    let places: HashMap<Str, usize> = beats.iter().enumerate().map(|(at, beat)| (beat.name.clone(), at)).collect();
+    let places: HashMap<Str, usize> =
+        beats.iter().enumerate().map(|(at, beat)| (beat.name.clone(), at)).collect();
     let mut timers = Timers::default();
     let began = settings.now();
     for at in 0..beats.len() {
@@ -138,7 +139,9 @@ async fn register(settings: &Arc<Settings>) -> Vec<Beat> {
             loop {
                 match settings.register(&name).await {
                     Ok(beat) => return beat,
-                    Err(error) => tracing::warn!(node = %name, %error, "cannot register a node, will try again"),
+                    Err(error) => {
+                        tracing::warn!(node = %name, %error, "cannot register a node, will try again")
+                    }
                 }
                 sleep(pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);

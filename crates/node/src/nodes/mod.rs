@@ -1,7 +1,9 @@
 //! How does the API hear of nodes, and that they live? Registration, leases, and a status now and then.
 
+mod capacity;
 mod keep;
 mod object;
 
+pub use capacity::{parse_capacity, usual_capacity};
 pub use keep::{Heard, keep};
-pub use object::{object, usual_capacity};
+pub use object::object;

@@ -1,6 +1,6 @@
 //! What does a node look like? As a kubelet registers it.
 
-use mizzen_object::{Map, Value, value};
+use mizzen_object::{Value, value};
 
 use crate::moment::{Moment, to_value};
 use crate::settings::Settings;
@@ -90,7 +90,14 @@ pub fn needs_status(settings: &Settings, name: &str, node: &Value) -> bool {
 fn information(settings: &Settings, name: &str) -> Value {
     let number = crate::digest(name);
     let machine = format!("{number:016x}{:016x}", number.rotate_left(32));
-    let uuid = format!("{}-{}-{}-{}-{}", &machine[..8], &machine[8..12], &machine[12..16], &machine[16..20], &machine[20..]);
+    let uuid = format!(
+        "{}-{}-{}-{}-{}",
+        &machine[..8],
+        &machine[8..12],
+        &machine[12..16],
+        &machine[16..20],
+        &machine[20..]
+    );
     value!({
         "architecture": (architecture()),
         "bootID": (&uuid),
@@ -112,17 +119,4 @@ fn architecture() -> &'static str {
         "aarch64" => "arm64",
         other => other,
     }
-}
-
-/// How much a node has if nobody says anything.
-pub fn usual_capacity() -> Value {
-    let amounts = [
-        ("cpu", "8"),
-        ("ephemeral-storage", "100Gi"),
-        ("hugepages-1Gi", "0"),
-        ("hugepages-2Mi", "0"),
-        ("memory", "32Gi"),
-        ("pods", "110"),
-    ];
-    Value::Map(amounts.into_iter().collect::<Map>())
 }

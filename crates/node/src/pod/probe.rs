@@ -64,7 +64,8 @@ impl Probes {
 
     /// Takes over what was known before the agent was restarted.
     pub fn restored(started: bool, ready: bool) -> Probes {
-        let known = |result: bool| Worker { result: Some(result).filter(|result| *result), ..Worker::default() };
+        let known =
+            |result: bool| Worker { result: Some(result).filter(|result| *result), ..Worker::default() };
         Probes { startup: known(started), readiness: known(ready), liveness: Worker::default() }
     }
 
@@ -82,7 +83,8 @@ impl Probes {
             if fails {
                 findings.fatal.get_or_insert(probe);
             } else {
-                findings.wake = earlier(findings.wake, self.worker(probe).wakes(asked.body.probe(probe, now)));
+                findings.wake =
+                    earlier(findings.wake, self.worker(probe).wakes(asked.body.probe(probe, now)));
             }
         }
         findings

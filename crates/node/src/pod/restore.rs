@@ -11,7 +11,8 @@ use crate::runtime::{ContainerRuntime, End, Role, State, Wish};
 /// A pod as its status describes it.
 pub fn pod(pod: &Value, now: Moment, runtime: &dyn ContainerRuntime) -> Pod {
     let status = &pod["status"];
-    let containers = spec::containers(pod).map(|(role, spec)| container(pod, role, spec, now, runtime)).collect();
+    let containers =
+        spec::containers(pod).map(|(role, spec)| container(pod, role, spec, now, runtime)).collect();
     let is_over = matches!(status["phase"].str(), "Succeeded" | "Failed");
     let mut restored = Pod {
         containers,

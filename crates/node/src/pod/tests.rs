@@ -1,1 +1,456 @@
+//! Pods as data: a specification, a script, and what is so after how many milliseconds.
 
+use mizzen_object::{json, value, yaml};
+
+use super::*;
+use crate::runtime::Simulated;
+use crate::status::{self, Host};
+
+/// A pod that is played through, with its status written whenever it changes.
+struct Play {
+    object: Value,
+    pod: Pod,
+    now: Moment,
+    told: Vec<String>,
+}
+
+const BEGIN: Moment = Moment::from_secs(1_700_000_000);
+
+impl Play {
+    fn new(script: &str, spec: &str) -> Play {
+        let spec = yaml::read(format!("{{{spec}}}").as_bytes()).unwrap().value;
+        let object = value!({
+            "metadata": { "name": "p", "namespace": "ns", "uid": "0-1", "generation": 1,
+                "annotations": { "mizzen.dev/simulate": script } },
+            "spec": spec,
+            "status": { "phase": "Pending" },
+        });
+        let mut pod = Pod::new(&object, BEGIN, &Simulated);
+        pod.address = "10.0.0.9".into();
+        let mut play = Play { object, pod, now: BEGIN, told: Vec::new() };
+        play.until(0);
+        play
+    }
+
+    /// Plays up to so many milliseconds after the beginning.
+    fn until(&mut self, millis: u64) {
+        let end = BEGIN + Duration::from_millis(millis);
+        loop {
+            let mut turn = Turn::new(&self.object, self.now, &Simulated);
+            let wakes = self.pod.advance(&mut turn);
+            for Told { note, .. } in turn.notes {
+                self.told.push(format!("{}: {}", note.reason, note.message));
+            }
+            self.write();
+            match wakes.filter(|at| *at <= end) {
+                Some(at) => {
+                    assert!(at > self.now, "time must pass");
+                    self.now = at;
+                }
+                None => break,
+            }
+        }
+        self.now = end;
+    }
+
+    fn write(&mut self) {
+        let host = Host { address: "127.0.0.1".into(), scheme: "simulated".into() };
+        let Some(patch) = status::patch(&self.pod, &self.object, &host, self.now) else { return };
+        let status = self.object.entry("status");
+        for (field, value) in patch["status"].entries().filter(|(field, _)| !field.starts_with('$')) {
+            match value.is_null() {
+                true => drop(status.remove(field)),
+                false => status.set(field, value.clone()),
+            }
+        }
+    }
+
+    fn delete(&mut self, grace: i64) {
+        let at = self.now + Duration::from_secs(grace as u64);
+        let metadata = self.object.entry("metadata");
+        metadata.set("deletionTimestamp", crate::moment::to_value(at));
+        metadata.set("deletionGracePeriodSeconds", grace);
+    }
+
+    fn show(&self) -> String {
+        let status = &self.object["status"];
+        let mut shown = status["phase"].str().to_string();
+        if !status["reason"].is_null() {
+            shown += &format!("({})", status["reason"].str());
+        }
+        for list in ["initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"] {
+            for container in status[list].list() {
+                shown += &show_container(container);
+            }
+        }
+        shown
+    }
+
+    fn condition(&self, name: &str) -> String {
+        let mut conditions = self.object["status"]["conditions"].list().iter();
+        let condition = conditions.find(|condition| condition["type"].str() == name).unwrap();
+        let text = |field: &str| condition[field].str();
+        format!("{} {} {}", text("status"), text("reason"), text("message")).trim().to_string()
+    }
+}
+
+fn show_container(status: &Value) -> String {
+    let state = match status["state"].entries().next() {
+        Some(("waiting", waiting)) => waiting["reason"].str().to_string(),
+        Some(("running", _)) if status["ready"].bool() => "ready".into(),
+        Some(("running", _)) if status["started"].bool() => "unready".into(),
+        Some(("running", _)) => "unstarted".into(),
+        Some(("terminated", end)) => format!("{}:{}", end["reason"].str(), end["exitCode"].int()),
+        _ => "?".into(),
+    };
+    let restarts = Some(status["restartCount"].int()).filter(|n| *n > 0).map(|n| format!("+{n}"));
+    format!(" {}={state}{}", status["name"].str(), restarts.unwrap_or_default())
+}
+
+/// Plays a pod and compares what is so after so many milliseconds.
+#[track_caller]
+fn check(script: &str, spec: &str, expected: &[(u64, &str)]) -> Play {
+    let mut play = Play::new(script, spec);
+    for (millis, shown) in expected {
+        play.until(*millis);
+        assert_eq!(play.show(), *shown, "after {millis} ms of {script:?}");
+    }
+    play
+}
+
+const WEB: &str = "containers: [{name: web, image: web}]";
+
+#[test]
+fn a_container_starts_and_runs_for_ever() {
+    check(
+        "",
+        WEB,
+        &[(0, "Pending web=ContainerCreating"), (10, "Running web=ready"), (9_999_999, "Running web=ready")],
+    );
+}
+
+#[test]
+fn stages_take_their_time() {
+    let expected = [
+        (1_999, "Pending web=ContainerCreating"),
+        (2_000, "Running web=unready"),
+        (5_000, "Running web=ready"),
+        (15_000, "Running web=unready"),
+    ];
+    check("start 2s, ready 3s, unready 10s", WEB, &expected);
+}
+
+#[test]
+fn a_pod_that_does_not_restart_ends_with_its_containers() {
+    let never = |name: &str| format!("restartPolicy: {name}, {WEB}");
+    check(
+        "run 1s, exit",
+        &never("Never"),
+        &[(500, "Running web=ready"), (1_005, "Succeeded web=Completed:0")],
+    );
+    check("run 1s, exit 3", &never("Never"), &[(1_005, "Failed web=Error:3")]);
+    check("run 1s, exit", &never("OnFailure"), &[(1_005, "Succeeded web=Completed:0")]);
+    check("exit 137 OOMKilled", &never("Never"), &[(5, "Failed web=OOMKilled:137")]);
+}
+
+#[test]
+fn one_of_two_containers_may_end_before_the_other() {
+    let two = "restartPolicy: Never, containers: [{name: a, image: a}, {name: b, image: b}]";
+    let expected = [(1_500, "Running a=Completed:0 b=ready"), (2_005, "Failed a=Completed:0 b=Error:1")];
+    let play = check("a: run 1s, exit; b: run 2s, exit 1", two, &expected);
+    assert_eq!(play.condition("Ready"), "False PodFailed");
+}
+
+#[test]
+fn a_container_that_keeps_ending_waits_longer_and_longer() {
+    let expected = [
+        (1_005, "Running web=Error:1"),
+        (1_200, "Running web=ready+1"),
+        (2_110, "Running web=Error:1+1"),
+        (2_300, "Running web=CrashLoopBackOff+1"),
+        (12_100, "Running web=CrashLoopBackOff+1"),
+        (12_200, "Running web=ready+2"),
+        (13_300, "Running web=CrashLoopBackOff+2"),
+    ];
+    let play = check("run 1s, exit 1", WEB, &expected);
+    let waiting = play.object.at("status.containerStatuses")[0]["state"]["waiting"]["message"].str();
+    assert_eq!(waiting, "back-off 20s restarting failed container=web pod=p_ns(0-1)");
+    let last = &play.object.at("status.containerStatuses")[0]["lastState"]["terminated"];
+    assert_eq!((last["exitCode"].int(), last["reason"].str()), (1, "Error"));
+    assert!(play.told.contains(&"BackOff: Back-off restarting failed container web in pod p_ns(0-1)".into()));
+}
+
+#[test]
+fn the_wait_ends_at_five_minutes_and_is_forgotten_by_who_runs_well() {
+    let mut play = Play::new("10x exit 1 then run 30m, exit 1", WEB);
+    play.until(3_000_000);
+    let waits: Vec<String> = play.told.iter().filter(|told| told.starts_with("BackOff")).cloned().collect();
+    assert_eq!(waits.len(), 9);
+    assert_eq!(play.show(), "Running web=ready+10");
+    play.until(3_500_000);
+    let restarted = play.object.at("status.containerStatuses")[0]["restartCount"].int();
+    assert_eq!((restarted, play.show().as_str()), (11, "Running web=ready+11"));
+}
+
+#[test]
+fn restart_rules_of_a_container_come_before_the_policy() {
+    let spec = "restartPolicy: Never, containers: [{name: web, image: web, restartPolicy: Never, restartPolicyRules: \
+                [{action: Restart, exitCodes: {operator: In, values: [42]}}]}]";
+    check("exit 42 then exit 1", spec, &[(5, "Running web=Error:42"), (1_000, "Failed web=Error:1+1")]);
+}
+
+const INIT: &str = "initContainers: [{name: one, image: i}, {name: side, image: s, restartPolicy: Always}, \
+                    {name: two, image: i}], containers: [{name: web, image: web}]";
+
+#[test]
+fn init_containers_run_one_after_the_other_and_sidecars_beside() {
+    let mut play = check(
+        "one: run 1s, exit; two: run 1s, exit",
+        INIT,
+        &[
+            (0, "Pending one=PodInitializing side=PodInitializing two=PodInitializing web=PodInitializing"),
+            (500, "Pending one=unready side=PodInitializing two=PodInitializing web=PodInitializing"),
+        ],
+    );
+    assert_eq!(
+        play.condition("Initialized"),
+        "False ContainersNotInitialized containers with incomplete status: [one side two]"
+    );
+    play.until(1_500);
+    assert_eq!(play.show(), "Pending one=Completed:0 side=ready two=unready web=PodInitializing");
+    play.until(3_000);
+    assert_eq!(play.show(), "Running one=Completed:0 side=ready two=Completed:0 web=ready");
+    assert_eq!(play.condition("Initialized"), "True");
+}
+
+#[test]
+fn an_init_container_that_fails_is_tried_again_or_fails_the_pod() {
+    let spec = "initContainers: [{name: i, image: i}], containers: [{name: web, image: web}]";
+    let expected = [
+        (5, "Pending i=Error:1 web=PodInitializing"),
+        (300, "Pending i=CrashLoopBackOff+1 web=PodInitializing"),
+        (20_000, "Running i=Completed:0+2 web=ready"),
+    ];
+    check("i: 2x exit 1 then exit", spec, &expected);
+    check(
+        "i: exit 1",
+        &format!("restartPolicy: Never, {spec}"),
+        &[(5, "Failed i=Error:1 web=PodInitializing")],
+    );
+}
+
+#[test]
+fn a_sidecar_is_stopped_when_the_work_is_done() {
+    let spec = "restartPolicy: Never, initContainers: [{name: side, image: s, restartPolicy: Always}], \
+                containers: [{name: work, image: w}]";
+    let expected = [
+        (500, "Running side=ready work=ready"),
+        (1_500, "Running side=ready work=Completed:0"),
+        (4_000, "Succeeded side=Completed:0 work=Completed:0"),
+    ];
+    let play = check("work: run 1s, exit; side: run, stop 2s 0", spec, &expected);
+    assert_eq!(play.condition("Ready"), "False PodCompleted");
+    assert_eq!(play.condition("Initialized"), "True PodCompleted");
+    assert_eq!(play.condition("PodReadyToStartContainers"), "False");
+}
+
+#[test]
+fn a_pod_that_is_deleted_has_its_grace_period() {
+    let mut play = check("stop 5s 0", WEB, &[(1_000, "Running web=ready")]);
+    play.delete(30);
+    play.until(5_900);
+    assert_eq!((play.show().as_str(), play.pod.stage == Stage::Finished), ("Running web=ready", false));
+    play.until(6_100);
+    assert_eq!((play.show().as_str(), play.pod.stage), ("Succeeded web=Completed:0", Stage::Finished));
+    assert!(play.told.contains(&"Killing: Stopping container web".into()));
+}
+
+#[test]
+fn who_does_not_listen_is_killed() {
+    let mut play = check("stop never", WEB, &[(1_000, "Running web=ready")]);
+    play.delete(10);
+    play.until(10_900);
+    assert_eq!(play.show(), "Running web=ready");
+    play.until(11_000);
+    assert_eq!(play.show(), "Failed web=Error:137");
+}
+
+#[test]
+fn who_deletes_again_may_be_less_patient() {
+    let mut play = check("stop never", WEB, &[(1_000, "Running web=ready")]);
+    play.delete(600);
+    play.until(2_000);
+    play.delete(5);
+    play.until(7_100);
+    assert_eq!(play.show(), "Failed web=Error:137");
+}
+
+#[test]
+fn a_container_sleeps_before_it_is_told_to_stop() {
+    let spec = "containers: [{name: web, image: web, lifecycle: {preStop: {sleep: {seconds: 4}}}}]";
+    let mut play = check("", spec, &[(1_000, "Running web=ready")]);
+    play.delete(30);
+    play.until(4_900);
+    assert_eq!(play.show(), "Running web=ready");
+    play.until(5_000);
+    assert_eq!(play.show(), "Failed web=Error:143");
+}
+
+#[test]
+fn sidecars_end_after_the_others_and_in_reverse_order() {
+    let spec = "initContainers: [{name: a, image: s, restartPolicy: Always}, {name: b, image: s, restartPolicy: Always}], \
+                containers: [{name: web, image: w}]";
+    let mut play =
+        check("a: stop 1s; b: stop 1s; web: stop 1s", spec, &[(1_000, "Running a=ready b=ready web=ready")]);
+    play.delete(30);
+    for (millis, shown) in [
+        (2_100, "Running a=ready b=ready web=Error:143"),
+        (3_100, "Running a=ready b=Error:143 web=Error:143"),
+        (4_100, "Failed a=Error:143 b=Error:143 web=Error:143"),
+    ] {
+        play.until(millis);
+        assert_eq!(play.show(), shown, "after {millis} ms");
+    }
+}
+
+#[test]
+fn a_pod_that_is_deleted_before_it_runs_fails() {
+    let mut play = check("start 1h", WEB, &[(1_000, "Pending web=ContainerCreating")]);
+    play.delete(30);
+    play.until(1_100);
+    assert_eq!(play.show(), "Failed web=ContainerStatusUnknown:137");
+}
+
+#[test]
+fn a_pod_may_be_active_for_so_long_and_no_longer() {
+    let spec = format!("activeDeadlineSeconds: 5, {WEB}");
+    let expected = [(4_900, "Running web=ready"), (5_000, "Failed(DeadlineExceeded) web=Error:143")];
+    let play = check("", &spec, &expected);
+    let message = "Pod was active on the node longer than the specified deadline";
+    assert_eq!(play.object.at("status.message").str(), message);
+    assert!(play.told.contains(&format!("DeadlineExceeded: {message}")));
+}
+
+const PROBE: &str = "periodSeconds: 2, failureThreshold: 2, successThreshold: 1, httpGet: {port: 80}";
+
+#[test]
+fn readiness_follows_its_probe() {
+    let spec = format!(
+        "containers: [{{name: web, image: web, readinessProbe: {{initialDelaySeconds: 1, {PROBE}}}}}]"
+    );
+    let expected = [
+        (500, "Running web=unready"),
+        (1_100, "Running web=unready"),
+        (5_100, "Running web=ready"),
+        (11_100, "Running web=ready"),
+        (13_100, "Running web=ready"),
+        (15_100, "Running web=unready"),
+    ];
+    let play = check("ready 4s, unready 8s", &spec, &expected);
+    assert_eq!(
+        play.condition("ContainersReady"),
+        "False ContainersNotReady containers with unready status: [web]"
+    );
+    let said = "Unhealthy: Readiness probe failed: HTTP probe failed with statuscode: 503";
+    assert!(play.told.contains(&said.into()), "{:?}", play.told);
+}
+
+#[test]
+fn a_container_that_hangs_is_restarted() {
+    let spec = format!("containers: [{{name: web, image: web, livenessProbe: {{{PROBE}}}}}]");
+    let expected =
+        [(6_000, "Running web=ready"), (8_500, "Running web=ready+1"), (3_600_000, "Running web=ready+1")];
+    let play = check("unhealthy 5s then run", &spec, &expected);
+    assert!(play.told.contains(&"Killing: Container web failed liveness probe, will be restarted".into()));
+    let failures = play.told.iter().filter(|told| told.starts_with("Unhealthy: Liveness probe failed"));
+    assert_eq!(failures.count(), 2);
+}
+
+#[test]
+fn a_container_that_does_not_start_is_restarted() {
+    let spec = format!("containers: [{{name: web, image: web, startupProbe: {{{PROBE}}}}}]");
+    let expected = [(1_000, "Running web=unstarted"), (2_500, "Running web=ready+1")];
+    let play = check("ready 1m then run", &spec, &expected);
+    assert!(play.told.contains(&"Killing: Container web failed startup probe, will be restarted".into()));
+}
+
+#[test]
+fn a_pod_waits_for_its_readiness_gates() {
+    let mut play = Play::new("", &format!("readinessGates: [{{conditionType: acme.com/up}}], {WEB}"));
+    play.until(100);
+    let missing = "False ReadinessGatesNotReady corresponding condition of pod readiness gate \"acme.com/up\" does not exist.";
+    assert_eq!(play.condition("Ready"), missing);
+    assert_eq!(play.condition("ContainersReady"), "True");
+    let up = value!({ "type": "acme.com/up", "status": "True" });
+    play.object.entry("status").entry("conditions").make_list().push(up);
+    play.until(200);
+    assert_eq!(play.condition("Ready"), "True");
+    assert_eq!(play.object.at("status.conditions")[0]["type"].str(), "acme.com/up");
+}
+
+#[test]
+fn an_ephemeral_container_is_started_when_it_comes() {
+    let mut play = check("", WEB, &[(100, "Running web=ready")]);
+    let debug = value!({ "name": "debug", "image": "sh" });
+    play.object.entry("spec").set("ephemeralContainers", vec![debug]);
+    play.until(200);
+    assert_eq!(play.show(), "Running web=ready debug=ready");
+}
+
+#[test]
+fn a_pod_goes_on_after_the_agent_was_restarted() {
+    let mut play = check("2x run 1s, exit 1 then ready 3s", WEB, &[(12_200, "Running web=unready+2")]);
+    let before = play.object.clone();
+    play.pod = Pod::new(&play.object, play.now, &Simulated);
+    play.until(12_300);
+    assert_eq!(json::to_string(&play.object["status"]), json::to_string(&before["status"]));
+    play.until(16_000);
+    assert_eq!(play.show(), "Running web=ready+2");
+}
+
+#[test]
+fn a_pod_that_is_over_stays_so_after_the_agent_was_restarted() {
+    let spec = format!("restartPolicy: Never, {WEB}");
+    let mut play = check("exit 1", &spec, &[(10, "Failed web=Error:1")]);
+    play.pod = Pod::new(&play.object, play.now, &Simulated);
+    play.until(60_000);
+    assert_eq!((play.show().as_str(), play.pod.stage), ("Failed web=Error:1", Stage::Finished));
+}
+
+#[test]
+fn a_pod_that_others_call_failed_ends() {
+    let mut play = check("", WEB, &[(100, "Running web=ready")]);
+    play.object.entry("status").set("phase", "Failed");
+    play.object.entry("status").set("reason", "Evicted");
+    play.until(200);
+    assert_eq!(play.show(), "Failed(Evicted) web=Error:143");
+}
+
+#[test]
+fn the_whole_status_is_as_a_kubelet_writes_it() {
+    let spec = "containers: [{name: web, image: \"web:1\", resources: {requests: {cpu: 100m}}, \
+                volumeMounts: [{name: v, mountPath: /v, readOnly: true}]}]";
+    let mut play = Play::new("", spec);
+    play.until(1_000);
+    let mut status = play.object["status"].clone();
+    status.remove("conditions");
+    let container = &mut status.entry("containerStatuses").list_mut()[0];
+    let image = container.remove("imageID").unwrap();
+    assert!(image.str().starts_with("web@sha256:") && image.str().len() == 75);
+    let id = container.remove("containerID").unwrap();
+    assert!(id.str().starts_with("simulated://") && id.str().len() == 76);
+    let expected = r#"{"allocatedResources":{"cpu":"100m"},"containerStatuses":[{"allocatedResources":{"cpu":"100m"},"image":"web:1","lastState":{},"name":"web","ready":true,"resources":{"requests":{"cpu":"100m"}},"restartCount":0,"started":true,"state":{"running":{"startedAt":"2023-11-14T22:13:20Z"}},"user":{"linux":{"gid":0,"supplementalGroups":[0],"uid":0}},"volumeMounts":[{"mountPath":"/v","name":"v","readOnly":true,"recursiveReadOnly":"Disabled"}]}],"hostIP":"127.0.0.1","hostIPs":[{"ip":"127.0.0.1"}],"observedGeneration":1,"phase":"Running","podIP":"10.0.0.9","podIPs":[{"ip":"10.0.0.9"}],"resources":{"requests":{"cpu":"100m"}},"startTime":"2023-11-14T22:13:20Z"}"#;
+    sort(&mut status);
+    assert_eq!(json::to_string(&status), expected);
+}
+
+fn sort(value: &mut Value) {
+    match value {
+        Value::Map(map) => {
+            map.sort();
+            map.values_mut().for_each(sort);
+        }
+        Value::List(list) => list.iter_mut().for_each(sort),
+        _ => {}
+    }
+}

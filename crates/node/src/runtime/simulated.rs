@@ -127,7 +127,13 @@ impl Actor {
     fn ended(&self, (at, exit): Ends) -> End {
         let usual = if exit.code == 0 { "Completed" } else { "Error" };
         let reason = if exit.reason.is_empty() { Str::new_static(usual) } else { exit.reason };
-        End { started: Some(self.since.min(at)), finished: Some(at), code: exit.code, reason, message: exit.message }
+        End {
+            started: Some(self.since.min(at)),
+            finished: Some(at),
+            code: exit.code,
+            reason,
+            message: exit.message,
+        }
     }
 
     fn next_change(&self, now: Moment) -> Option<Moment> {
@@ -157,7 +163,8 @@ impl Actor {
     }
 
     fn was_ready(&self, now: Moment) -> bool {
-        !self.waits_to_be_ready() || self.last(now, |change| (*change == Change::Ready).then_some(())).is_some()
+        !self.waits_to_be_ready()
+            || self.last(now, |change| (*change == Change::Ready).then_some(())).is_some()
     }
 
     fn is_healthy(&self, now: Moment) -> bool {

@@ -131,7 +131,8 @@ impl Parser {
     /// `3x` before a run.
     fn times(&mut self) -> Result<u32, String> {
         let Some(Token::Word(word)) = self.peek() else { return Ok(1) };
-        let Some(count) = word.strip_suffix('x').filter(|count| count.bytes().all(|byte| byte.is_ascii_digit()))
+        let Some(count) =
+            word.strip_suffix('x').filter(|count| count.bytes().all(|byte| byte.is_ascii_digit()))
         else {
             return Ok(1);
         };
@@ -263,7 +264,9 @@ impl Draft {
 
 fn read_duration(word: &str) -> Result<Duration, String> {
     let nanos = duration_nanos(word).ok().and_then(|nanos| u64::try_from(nanos).ok());
-    nanos.map(Duration::from_nanos).ok_or_else(|| format!("{word:?} is not a duration such as 500ms or 1m30s"))
+    nanos
+        .map(Duration::from_nanos)
+        .ok_or_else(|| format!("{word:?} is not a duration such as 500ms or 1m30s"))
 }
 
 fn read_code(word: &str) -> Result<i64, String> {

@@ -25,7 +25,9 @@ fn show_run(run: &Run) -> String {
     let mut shown = format!(" start@{:?}", run.start);
     for (at, change) in &run.changes {
         let _ = match change {
-            Change::Exit(Exit { code, reason, message }) => write!(shown, " exit({code},{reason},{message})@{at:?}"),
+            Change::Exit(Exit { code, reason, message }) => {
+                write!(shown, " exit({code},{reason},{message})@{at:?}")
+            }
             change => write!(shown, " {change:?}@{at:?}"),
         };
     }
@@ -42,10 +44,7 @@ fn check(text: &str, expected: &str) {
 
 #[test]
 fn stages_follow_one_another() {
-    check(
-        "web: start 2s, ready 1s, run 30s, exit 1",
-        "web 1x start@2s Ready@1s exit(1,,)@31s",
-    );
+    check("web: start 2s, ready 1s, run 30s, exit 1", "web 1x start@2s Ready@1s exit(1,,)@31s");
     check("unready 5s, ready 1m30s", "* 1x start@0ns Unready@5s Ready@95s");
     check("run", "* 1x start@0ns");
     check("", "");
@@ -54,7 +53,10 @@ fn stages_follow_one_another() {
 
 #[test]
 fn each_container_has_its_clause() {
-    check("a: exit; b: run 1s, exit 3; run", "a 1x start@0ns exit(0,,)@0ns | b 1x start@0ns exit(3,,)@1s | * 1x start@0ns");
+    check(
+        "a: exit; b: run 1s, exit 3; run",
+        "a 1x start@0ns exit(0,,)@0ns | b 1x start@0ns exit(3,,)@1s | * 1x start@0ns",
+    );
     check("a: run; a: run", r#"there are two clauses for container "a""#);
     check("run; run", "there are two clauses without a container");
 }
@@ -62,12 +64,18 @@ fn each_container_has_its_clause() {
 #[test]
 fn a_restarted_container_takes_the_next_run() {
     check("3x run 1s, exit 1, then ready", "* 3x start@0ns exit(1,,)@1s | * 1x start@0ns Ready@0ns");
-    check("exit 1 then exit then run", "* 1x start@0ns exit(1,,)@0ns | * 1x start@0ns exit(0,,)@0ns | * 1x start@0ns");
+    check(
+        "exit 1 then exit then run",
+        "* 1x start@0ns exit(1,,)@0ns | * 1x start@0ns exit(0,,)@0ns | * 1x start@0ns",
+    );
 }
 
 #[test]
 fn an_end_has_a_code_a_reason_and_a_message() {
-    check(r#"exit 137 OOMKilled "too; much, then""#, "* 1x start@0ns exit(137,OOMKilled,too; much, then)@0ns");
+    check(
+        r#"exit 137 OOMKilled "too; much, then""#,
+        "* 1x start@0ns exit(137,OOMKilled,too; much, then)@0ns",
+    );
     check(r#"exit "bye""#, "* 1x start@0ns exit(0,,bye)@0ns");
 }
 
@@ -79,7 +87,10 @@ fn a_container_stops_in_its_own_way() {
 
 #[test]
 fn what_is_wrong_is_said() {
-    check("web: rdy 1s", "\"rdy\" is not a stage (start, ready, unready, healthy, unhealthy, run, exit, stop)");
+    check(
+        "web: rdy 1s",
+        "\"rdy\" is not a stage (start, ready, unready, healthy, unhealthy, run, exit, stop)",
+    );
     check("ready soon", "\"soon\" is not a duration such as 500ms or 1m30s");
     check("ready -1s", "\"-1s\" is not a duration such as 500ms or 1m30s");
     check("exit 256", "\"256\" is not an exit code from 0 to 255");
@@ -99,7 +110,9 @@ fn pod(text: &str) -> Value {
 
 #[test]
 fn a_clause_for_nobody_is_refused() {
-    let pod = pod(r#"{"metadata":{"annotations":{"mizzen.dev/simulate":"db: run"}},"spec":{"containers":[{"name":"web"}]}}"#);
+    let pod = pod(
+        r#"{"metadata":{"annotations":{"mizzen.dev/simulate":"db: run"}},"spec":{"containers":[{"name":"web"}]}}"#,
+    );
     assert_eq!(Script::of(&pod), Err("mizzen.dev/simulate: the pod has no container \"db\"".into()));
 }
 

@@ -7,7 +7,8 @@ use crate::pod::{Pod, Stage, spec};
 use crate::runtime::{Role, State};
 
 /// The conditions that the kubelet writes, in its order.
-const OURS: [&str; 5] = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
+const OURS: [&str; 5] =
+    ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
 
 /// What is so, and why not.
 struct Verdict {
@@ -111,9 +112,10 @@ fn containers_ready(pod: &Pod, object: &Value, phase: &str) -> Verdict {
         _ => {}
     }
     let counts = |role: Role| matches!(role, Role::Sidecar | Role::Regular);
-    let unready = pod.containers.iter().filter(|held| {
-        counts(held.role) && !held.is_ready(spec::container(object, &held.name))
-    });
+    let unready = pod
+        .containers
+        .iter()
+        .filter(|held| counts(held.role) && !held.is_ready(spec::container(object, &held.name)));
     let unready: Vec<&str> = unready.map(|held| held.name.as_str()).collect();
     if unready.is_empty() {
         return Verdict::yes();

@@ -143,7 +143,8 @@ fn has(wanted: &Value, other: &Value) -> bool {
 fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Map(_), Value::Map(_)) => {
-            let covers = |one: &Value, other: &Value| one.entries().all(|(key, value)| same(value, &other[key]));
+            let covers =
+                |one: &Value, other: &Value| one.entries().all(|(key, value)| same(value, &other[key]));
             covers(one, other) && covers(other, one)
         }
         (Value::List(one), Value::List(other)) => {

@@ -96,9 +96,10 @@ impl Count {
     }
 
     fn is_pending(&self, pod: &Pod) -> bool {
-        let has_begun = pod.containers.iter().any(|held| {
-            held.role == Role::Regular && !matches!(held.state, None | Some(State::Creating))
-        });
+        let has_begun = pod
+            .containers
+            .iter()
+            .any(|held| held.role == Role::Regular && !matches!(held.state, None | Some(State::Creating)));
         self.before > 0 || self.failed_before > 0 || self.beside > 0 && !has_begun || self.waiting > 0
     }
 

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use mizzen_apiserver::{Options as ServerOptions, Plugins, Server, User};
@@ -73,10 +75,17 @@ impl Cluster {
 
     /// A server without nodes.
     pub async fn new() -> Cluster {
+        Cluster::set_up(|_| {}).await
+    }
+
+    /// A server that is set up by `choose`, without nodes.
+    pub async fn set_up(choose: impl FnOnce(&mut ServerOptions)) -> Cluster {
         let began = Instant::now();
         let store = Store::in_memory(Default::default());
         let registry = Registry::new(store, Arc::new(Virtual { began }), Arc::new(Count::default()));
-        let server = Server::new(registry, ServerOptions { plugins: Plugins::alone(), ..Default::default() });
+        let mut options = ServerOptions { plugins: Plugins::alone(), ..Default::default() };
+        choose(&mut options);
+        let server = Server::new(registry, options);
         server.start().await;
         let cluster = Cluster { api: Api::new(client(&server)), server, began, agent: None };
         for name in ["default", "kube-node-lease", "kube-system"] {
@@ -101,6 +110,15 @@ impl Cluster {
         if let Some(agent) = self.agent.take() {
             agent.abort();
         }
+    }
+
+    /// The code and the text of an answer to a GET.
+    pub async fn text(&self, path: &str) -> (u16, String) {
+        let (uri, user) = (path.parse().unwrap(), Some(User::master("admin")));
+        let answer = self.server.call(user, http::Method::GET, uri, Default::default(), Bytes::new()).await;
+        let code = answer.status().as_u16();
+        let text = answer.into_body().collect().await.unwrap().to_bytes();
+        (code, String::from_utf8_lossy(&text).into_owned())
     }
 
     /// The seconds that have passed since the beginning, as objects have them.
@@ -154,7 +172,13 @@ impl Cluster {
         events.sort_by_key(|event| event.name().to_string());
         let show = |event: &Object| {
             let part = event["involvedObject"]["fieldPath"].str();
-            format!("{} {} {part} {} x{}", event["type"].str(), event["reason"].str(), event["message"].str(), event["count"].int())
+            format!(
+                "{} {} {part} {} x{}",
+                event["type"].str(),
+                event["reason"].str(),
+                event["message"].str(),
+                event["count"].int()
+            )
         };
         events.iter().map(show).collect()
     }

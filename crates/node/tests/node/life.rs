@@ -18,7 +18,10 @@ async fn a_pod_gets_ready() {
     assert_eq!(pod["status"]["hostIP"].str(), "127.0.0.1");
     let types: Vec<&str> =
         pod["status"]["conditions"].list().iter().map(|condition| condition["type"].str()).collect();
-    assert_eq!(types, ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"]);
+    assert_eq!(
+        types,
+        ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"]
+    );
     assert_eq!(
         cluster.told("web").await,
         [

@@ -2,4 +2,5 @@
 
 mod cluster;
 mod life;
+mod logs;
 mod registration;

@@ -7,7 +7,7 @@ use mizzen_sdk::resource::{LEASES, NODES};
 
 use crate::cluster::Cluster;
 
-fn ready(node: &mizzen_object::Value) -> &mizzen_object::Value {
+fn ready(node: &mizzen_sdk::Object) -> &mizzen_object::Value {
     let mut conditions = node["status"]["conditions"].list().iter();
     conditions.find(|condition| condition["type"].str() == "Ready").unwrap()
 }

@@ -114,6 +114,11 @@ impl<K> Entry<K> {
     pub fn text(&self) -> &[u8] {
         &self.0.text
     }
+
+    /// The text of one field, such as `["spec", "nodeName"]`; nothing behind it is read. None if there is no text.
+    pub fn text_at(&self, path: &[&str]) -> Option<String> {
+        field::read(self.text(), path).ok().flatten()
+    }
 }
 
 impl<K: DeserializeOwned> Entry<K> {

@@ -196,3 +196,29 @@ async fn an_event_that_has_run_out_is_told_anew() {
     let list = wire.send("GET", path, Value::Null).await;
     assert_eq!(list["items"][0]["count"], 2);
 }
+
+/// Hears the names of events.
+#[derive(Clone, Default)]
+struct Names(Arc<Mutex<Vec<String>>>);
+
+impl Sink for Names {
+    fn send<'a>(&'a mut self, told: &'a Told) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+        self.0.lock().unwrap().push(told.name.clone());
+        Box::pin(std::future::ready(()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_at_one_moment_have_different_names() {
+    let names = Names::default();
+    let still: Clock = Arc::new(|| Timestamp::from_second(1_700_000_000).unwrap());
+    let broadcaster = Broadcaster::with(vec![Box::new(names.clone())], Limits::default(), still);
+    let recorder = broadcaster.recorder("tester", "tester-0");
+    for message in ["one", "two", "one"] {
+        recorder.record(&object("a"), Note::normal("Tested", "Testing", message));
+    }
+    broadcaster.stop().await;
+    let names = names.0.lock().unwrap().clone();
+    assert_ne!(names[0], names[1]);
+    assert_eq!(names[0], names[2], "the same again is the same event");
+}

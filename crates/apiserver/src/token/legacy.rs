@@ -1,0 +1,94 @@
+//! Tokens that are kept in secrets. They have no end and are for nobody in particular; they hold as long as their
+//! account is there, and as their secret has them.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use mizzen_object::{Value, value};
+
+use super::find;
+use crate::server::Inner;
+
+/// Who gives them: not the server itself, but a loop that has its key.
+pub(super) const ISSUER: &str = "kubernetes/serviceaccount";
+/// The label of a secret whose token is to be used no more.
+const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
+
+/// Whether a token still holds. What it says of its account is returned as other tokens say it.
+pub(super) fn check(server: &Inner, token: &str, claims: &Value) -> Result<Value, String> {
+    let bound = bound(claims)?;
+    let (namespace, secret_name) = (bound["namespace"].str(), bound["secret"]["name"].str());
+    let (name, uid) = (bound["serviceaccount"]["name"].str(), bound["serviceaccount"]["uid"].str());
+    let invalidated = || "Token has been invalidated".to_string();
+    let secret =
+        find(server, "secrets", namespace, secret_name).filter(is_staying).ok_or_else(invalidated)?;
+    if secret["data"]["token"].str() != STANDARD.encode(token) {
+        return Err("Token does not match server's copy".into());
+    }
+    let account = find(server, "serviceaccounts", namespace, name)
+        .ok_or_else(|| format!("serviceaccounts \"{name}\" not found"))?;
+    if !is_staying(&account) {
+        return Err(format!("ServiceAccount {namespace}/{name} has been deleted"));
+    }
+    let actual = account["metadata"]["uid"].str();
+    if actual != uid {
+        return Err(format!("ServiceAccount UID ({actual}) does not match claim ({uid})"));
+    }
+    if !secret["metadata"]["labels"][INVALID_SINCE].str().is_empty() {
+        return Err(format!(
+            "the token in secret {namespace}/{secret_name} for service account {namespace}/{name} has been marked invalid. Use tokens from the TokenRequest API or manually created secret-based tokens, or remove the '{INVALID_SINCE}' label from the secret to temporarily allow use of this token"
+        ));
+    }
+    Ok(bound)
+}
+
+fn is_staying(object: &Value) -> bool {
+    object["metadata"]["deletionTimestamp"].is_null()
+}
+
+/// What a token says of its account and secret.
+fn bound(claims: &Value) -> Result<Value, String> {
+    let read = |claim: &str, name: &str| match claims[&*format!("kubernetes.io/serviceaccount/{claim}")].str()
+    {
+        "" => Err(format!("{name} claim is missing")),
+        text => Ok(text.to_string()),
+    };
+    if claims["sub"].str().is_empty() {
+        return Err("sub claim is missing".into());
+    }
+    let namespace = read("namespace", "namespace")?;
+    let secret = read("secret.name", "secretName")?;
+    let name = read("service-account.name", "serviceAccountName")?;
+    let uid = read("service-account.uid", "serviceAccountUID")?;
+    if claims["sub"].str() != format!("system:serviceaccount:{namespace}:{name}") {
+        return Err("sub claim is invalid".into());
+    }
+    Ok(value!({
+        "namespace": namespace,
+        "serviceaccount": { "name": name, "uid": uid },
+        "secret": { "name": secret },
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mizzen_object::json;
+
+    #[track_caller]
+    fn check(claims: &str, expected: Result<&str, &str>) {
+        let found = bound(&json::parse(claims.as_bytes()).unwrap());
+        assert_eq!(
+            found.map(|bound| json::to_string(&bound)),
+            expected.map(String::from).map_err(String::from)
+        );
+    }
+
+    #[test]
+    fn a_token_names_its_account_twice_and_its_secret() {
+        const GOOD: &str = r#"{"sub":"system:serviceaccount:a:b","kubernetes.io/serviceaccount/namespace":"a","kubernetes.io/serviceaccount/secret.name":"t","kubernetes.io/serviceaccount/service-account.name":"b","kubernetes.io/serviceaccount/service-account.uid":"u"}"#;
+        check(GOOD, Ok(r#"{"namespace":"a","serviceaccount":{"name":"b","uid":"u"},"secret":{"name":"t"}}"#));
+        check(&GOOD.replace("a:b", "a:c"), Err("sub claim is invalid"));
+        check(&GOOD.replace("secret.name", "x"), Err("secretName claim is missing"));
+        check("{}", Err("sub claim is missing"));
+    }
+}

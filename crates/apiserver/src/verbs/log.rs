@@ -1,0 +1,230 @@
+//! `GET` of what a container wrote: asked of the node that its pod is on, and passed on while it comes.
+
+use http::Request as Outward;
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
+use mizzen_object::{GroupVersionKind, Status, Value, Violations, json, time};
+use mizzen_registry::Key;
+
+use super::Call;
+use crate::answer::{self, Answer, Body};
+use crate::outgoing::{SendError, Target, Trust, whole};
+use crate::request::Query;
+
+/// Kubernetes: where a kubelet listens if its node does not say.
+const KUBELET_PORT: i64 = 10250;
+/// The addresses of a node that are dialled, the best first. Kubernetes: upstream begins with the host's name, and
+/// whoever sets a cluster up puts these in front, because nobody can look that name up.
+const ADDRESS_TYPES: [&str; 5] = ["InternalIP", "InternalDNS", "ExternalIP", "ExternalDNS", "Hostname"];
+/// Kubernetes: how much of a refusal is read (registry/generic/rest/response_checker.go).
+const MAX_REFUSAL: usize = 50_000;
+
+pub(crate) async fn get(call: &Call<'_>) -> Result<Answer, Status> {
+    let query = query(&call.request.query, &call.path.name)?;
+    let pod = call.server.registry.get(call.resource, &call.key(), "")?.value();
+    let container = container(&pod, call.request.query.text("container"))?;
+    let node = pod["spec"]["nodeName"].str();
+    if node.is_empty() {
+        let mut nothing = Answer::new(Body::from(""));
+        *nothing.status_mut() = http::StatusCode::NO_CONTENT;
+        return Ok(nothing);
+    }
+    let metadata = &pod["metadata"];
+    let path = format!(
+        "/containerLogs/{}/{}/{container}{query}",
+        metadata["namespace"].str(),
+        metadata["name"].str()
+    );
+    pass_on(call, &kubelet(call, node)?, &path).await
+}
+
+/// Which container is meant. Whoever does not say can only mean the only one.
+fn container<'a>(pod: &'a Value, asked: &'a str) -> Result<&'a str, Status> {
+    let (spec, pod_name) = (&pod["spec"], pod["metadata"]["name"].str());
+    let lists = ["initContainers", "containers", "ephemeralContainers"];
+    let all: Vec<&str> =
+        lists.iter().flat_map(|list| spec[*list].list()).map(|container| container["name"].str()).collect();
+    match (asked, spec["containers"].list()) {
+        ("", [only]) => Ok(only["name"].str()),
+        ("", []) => {
+            Err(Status::bad_request(format!("a container name must be specified for pod {pod_name}")))
+        }
+        ("", _) => Err(Status::bad_request(format!(
+            "a container name must be specified for pod {pod_name}, choose one of: [{}]",
+            all.join(" ")
+        ))),
+        (asked, _) if all.contains(&asked) => Ok(asked),
+        (asked, _) => Err(Status::bad_request(format!("container {asked} is not valid for pod {pod_name}"))),
+    }
+}
+
+/// What the kubelet is asked: the client's options, checked, in the order in which Go writes them.
+fn query(query: &Query, name: &str) -> Result<String, Status> {
+    let mut asked = Vec::new();
+    let mut violations = Violations::default();
+    let number = |key: &str| query.int(key).map_err(Status::bad_request);
+    let (limit, since, tail) = (number("limitBytes")?, number("sinceSeconds")?, number("tailLines")?);
+    let since_time =
+        time::parse_time(query.text("sinceTime")).map_err(|error| Status::bad_request(error.to_string()))?;
+    if let Some(tail) = tail.filter(|tail| *tail < 0) {
+        violations.invalid("tailLines", tail, "must be greater than or equal to 0");
+    }
+    if let Some(limit) = limit.filter(|limit| *limit < 1) {
+        violations.invalid("limitBytes", limit, "must be greater than 0");
+    }
+    match since {
+        Some(_) if since_time.is_some() => {
+            violations.forbidden("", "at most one of `sinceTime` or `sinceSeconds` may be specified");
+        }
+        Some(since) if since < 1 => violations.invalid("sinceSeconds", since, "must be greater than 0"),
+        _ => {}
+    }
+    if query.get("stream").is_some() {
+        violations.forbidden("stream", "may not be specified");
+    }
+    if !violations.is_empty() {
+        let gvk = GroupVersionKind { group: "".into(), version: "v1".into(), kind: "PodLogOptions".into() };
+        return Err(Status::invalid(&gvk, name, &violations));
+    }
+    let flag = |key: &str| query.bool(key).filter(|on| *on).map(|_| "true".to_string());
+    let text = |number: Option<i64>| number.map(|number| number.to_string());
+    let options = [
+        ("follow", flag("follow")),
+        ("limitBytes", text(limit)),
+        ("previous", flag("previous")),
+        ("sinceSeconds", text(since)),
+        ("sinceTime", since_time.map(|time| time.replace(':', "%3A"))),
+        ("tailLines", text(tail)),
+        ("timestamps", flag("timestamps")),
+    ];
+    asked.extend(options.into_iter().filter_map(|(key, value)| Some(format!("{key}={}", value?))));
+    Ok(if asked.is_empty() { String::new() } else { format!("?{}", asked.join("&")) })
+}
+
+/// Where a node's kubelet listens.
+fn kubelet(call: &Call, node: &str) -> Result<String, Status> {
+    let nodes = call.server.catalog.get("", "v1", "nodes").ok_or_else(Status::no_such_resource)?;
+    let node = call.server.registry.get(&nodes, &Key::new("", node), "")?.value();
+    let addresses = node["status"]["addresses"].list();
+    let of_type = |wanted: &&str| addresses.iter().find(|address| address["type"].str() == *wanted);
+    let Some(address) = ADDRESS_TYPES.iter().find_map(of_type) else {
+        return Err(Status::unknown("no preferred addresses found; known addresses: []"));
+    };
+    let port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].int();
+    let port = if port > 0 { port } else { KUBELET_PORT };
+    Ok(match address["address"].str() {
+        host if host.contains(':') => format!("[{host}]:{port}"),
+        host => format!("{host}:{port}"),
+    })
+}
+
+async fn pass_on(call: &Call<'_>, address: &str, path: &str) -> Result<Answer, Status> {
+    let url = format!("https://{address}{path}");
+    let failed = |why: String| Status::unknown(format!("Get {}: {why}", json::quote(&url)));
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    // Kubernetes: a kubelet signs its certificate itself, and nobody has told this server whom to trust.
+    let target = Target {
+        address: address.into(),
+        server_name: host.into(),
+        trust: Trust::Anyone,
+        as_front_proxy: true,
+        http2: false,
+    };
+    let request =
+        Outward::get(&url).body(whole(Default::default())).map_err(|error| failed(error.to_string()))?;
+    let answered = call.server.kubelets.send(&target, request).await;
+    let response = answered.map_err(|SendError(why)| failed(why))?;
+    match response.status().as_u16() {
+        200..=206 => Ok(answer::answer(200, "text/plain", Body::relay(response.into_body()))),
+        code => Err(refusal(code, response.into_body(), &call.path.name).await),
+    }
+}
+
+/// What a kubelet's refusal means to the client.
+async fn refusal(code: u16, body: Incoming, name: &str) -> Status {
+    let text = match Limited::new(body, MAX_REFUSAL).collect().await {
+        Ok(text) => String::from_utf8_lossy(&text.to_bytes()).into_owned(),
+        Err(error) => return Status::internal(error),
+    };
+    match code {
+        500 => Status::internal(text),
+        400 => Status::bad_request(text),
+        404 => Status::failure(
+            404,
+            "NotFound",
+            format!("the server could not find the requested resource ( pods/log {name})"),
+        ),
+        401 => Status::failure(
+            401,
+            "Unauthorized",
+            format!("the server has asked for the client to provide credentials ( pods/log {name})"),
+        ),
+        403 => Status::failure(403, "Forbidden", format!("{text} ( pods/log {name})")),
+        422 => Status::failure(
+            422,
+            "Invalid",
+            format!("the server rejected our request due to an error in our request ( pods/log {name})"),
+        ),
+        code => Status::failure(
+            code,
+            if code >= 500 { "InternalError" } else { "" },
+            format!(
+                "an error on the server ({}) has prevented the request from succeeding ( pods/log {name})",
+                json::quote(&text)
+            ),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mizzen_object::value;
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        let uri = format!("/log?{text}").parse().unwrap();
+        let said = query(&Query::parse(&uri), "web").unwrap_or_else(|status| status.message);
+        assert_eq!(said, expected, "{text}");
+    }
+
+    #[test]
+    fn options_are_passed_on_in_order() {
+        check("", "");
+        check("tailLines=5&follow=true&container=a", "?follow=true&tailLines=5");
+        check("follow=false&timestamps=1&previous=true", "?previous=true&timestamps=true");
+        check(
+            "sinceTime=2026-01-01T00:00:00Z&limitBytes=10",
+            "?limitBytes=10&sinceTime=2026-01-01T00%3A00%3A00Z",
+        );
+    }
+
+    #[test]
+    fn options_that_make_no_sense_are_refused() {
+        let invalid = "PodLogOptions \"web\" is invalid: ";
+        check(
+            "tailLines=-1",
+            &format!("{invalid}tailLines: Invalid value: -1: must be greater than or equal to 0"),
+        );
+        check("limitBytes=0", &format!("{invalid}limitBytes: Invalid value: 0: must be greater than 0"));
+        check("sinceSeconds=0", &format!("{invalid}sinceSeconds: Invalid value: 0: must be greater than 0"));
+        check("stream=Stdout", &format!("{invalid}stream: Forbidden: may not be specified"));
+        check("tailLines=x", "strconv.ParseInt: parsing \"x\": invalid syntax");
+    }
+
+    #[test]
+    fn who_names_no_container_means_the_only_one() {
+        let one = value!({ "metadata": { "name": "web" }, "spec": {
+            "initContainers": [{ "name": "i" }], "containers": [{ "name": "a" }] } });
+        let two = value!({ "metadata": { "name": "web" }, "spec": {
+            "initContainers": [{ "name": "i" }], "containers": [{ "name": "a" }, { "name": "b" }] } });
+        let said = |pod: &Value, asked: &str| match container(pod, asked) {
+            Ok(name) => name.to_string(),
+            Err(status) => status.message,
+        };
+        assert_eq!(said(&one, ""), "a");
+        assert_eq!(said(&one, "i"), "i");
+        assert_eq!(said(&one, "x"), "container x is not valid for pod web");
+        assert_eq!(said(&two, ""), "a container name must be specified for pod web, choose one of: [i a b]");
+    }
+}

@@ -1,0 +1,125 @@
+//! A role that is made of others has the rules of all of them.
+
+use std::sync::Arc;
+
+use mizzen_object::select::LabelSelector;
+use mizzen_object::{Value, value};
+use mizzen_sdk::api::Patch;
+use mizzen_sdk::cache::Entry;
+use mizzen_sdk::informer::{Event, Informer};
+use mizzen_sdk::resource::CLUSTER_ROLES;
+use mizzen_sdk::{Key, Object};
+
+use crate::{After, Context, Error, Reconcile, Work};
+
+const NAME: &str = "clusterrole-aggregation-controller";
+/// The index of those roles that are made of others.
+const AGGREGATED: &str = "aggregated";
+const WORKERS: usize = 5;
+
+struct Roles {
+    context: Context,
+    roles: Informer<Object>,
+}
+
+/// Sets up the loop.
+pub fn start(context: &Context) -> Work {
+    let context = context.named(NAME);
+    let queue = context.queue("ClusterRoleAggregator");
+    let roles = context.follow(&CLUSTER_ROLES);
+    roles.add_index(
+        AGGREGATED,
+        Arc::new(|role: &Entry<Object>| {
+            let is_aggregated = role.object().is_ok_and(|role| !role["aggregationRule"].is_null());
+            if is_aggregated { vec![String::new()] } else { Vec::new() }
+        }),
+    );
+    let (todo, known) = (queue.clone(), roles.clone());
+    // There are few of them, and any role may be a part of any.
+    roles.add_handler(move |_: Event<Object>| {
+        for role in known.store().by_index(AGGREGATED, "").unwrap_or_default() {
+            todo.add(role.key().clone());
+        }
+    });
+    Work::new(queue, WORKERS, Arc::new(Roles { context, roles }))
+}
+
+impl Reconcile for Roles {
+    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+        let Some(role) = self.roles.lister().by_key(key)? else { return Ok(After::Done) };
+        if role["aggregationRule"].is_null() {
+            return Ok(After::Done);
+        }
+        let rules = rules(&role, &self.roles.lister().list()?);
+        if rules != role["rules"].list() {
+            let how = Patch::Apply { manager: NAME };
+            self.context.api.patch(&CLUSTER_ROLES, key, "", how, &wanted(key.name(), rules)).await?;
+        }
+        Ok(After::Done)
+    }
+}
+
+/// What is applied. Without any rule nothing is said of rules, so that those stay that somebody wrote by hand.
+fn wanted(name: &str, rules: Vec<Value>) -> Value {
+    let mut role = value!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": name },
+    });
+    if !rules.is_empty() {
+        role.set("rules", rules);
+    }
+    role
+}
+
+/// The rules of all roles of which a role is made, each once, in the order of selectors and names.
+fn rules(role: &Object, roles: &[Arc<Object>]) -> Vec<Value> {
+    let mut roles: Vec<&Object> =
+        roles.iter().map(|other| &**other).filter(|other| other.name() != role.name()).collect();
+    roles.sort_by_key(|role| role.name());
+    let mut rules: Vec<Value> = Vec::new();
+    for selector in role["aggregationRule"]["clusterRoleSelectors"].list() {
+        let Some(selector) = LabelSelector::of(selector) else { continue };
+        for part in roles.iter().filter(|part| selector.matches(|label| part.label(label))) {
+            for rule in part["rules"].list() {
+                if !rules.contains(rule) {
+                    rules.push(rule.clone());
+                }
+            }
+        }
+    }
+    rules
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(selectors: &str, expected: &[&str]) {
+        let text = format!(
+            r#"{{"metadata":{{"name":"all","labels":{{"x":"1"}}}},"aggregationRule":{{"clusterRoleSelectors":{selectors}}}}}"#
+        );
+        let parts = [
+            r#"{"metadata":{"name":"b","labels":{"x":"1"}},"rules":[{"verbs":["get"]},{"verbs":["list"]}]}"#,
+            r#"{"metadata":{"name":"a","labels":{"x":"1"}},"rules":[{"verbs":["list"]}]}"#,
+            r#"{"metadata":{"name":"c","labels":{"x":"2"}},"rules":[{"verbs":["watch"]}]}"#,
+            text.as_str(),
+        ];
+        let parts = parts.map(|part| Arc::new(Object::parse(part.as_bytes()).unwrap()));
+        let rules = rules(&parts[3], &parts);
+        let verbs: Vec<&str> = rules.iter().map(|rule| rule["verbs"][0].str()).collect();
+        assert_eq!(verbs, expected);
+    }
+
+    #[test]
+    fn rules_come_once_in_the_order_of_selectors_and_names() {
+        check(r#"[{"matchLabels":{"x":"1"}}]"#, &["list", "get"]);
+        check(r#"[{"matchLabels":{"x":"2"}},{"matchLabels":{"x":"1"}}]"#, &["watch", "list", "get"]);
+        check(r#"[{"matchExpressions":[{"key":"x","operator":"Exists"}]}]"#, &["list", "get", "watch"]);
+        check(r#"[{"matchLabels":{"x":"3"}}]"#, &[]);
+    }
+
+    #[test]
+    fn rules_written_by_hand_are_left_alone() {
+        assert!(wanted("all", Vec::new()).get("rules").is_none());
+    }
+}

@@ -1,0 +1,151 @@
+//! How much is used? What the objects of a namespace take together.
+//!
+//! Pods, services and claims of storage are in caches that other loops have anyway. Of everything else only the number
+//! counts, for which the server need not send the objects.
+
+use http::Method;
+use mizzen_kinds::amounts::{Amounts, add};
+use mizzen_kinds::quota::{Counted, Selector, selectors};
+use mizzen_object::Value;
+use mizzen_object::quantity::{Format, Quantity};
+use mizzen_sdk::api::{Api, ListOptions};
+use mizzen_sdk::informer::Informer;
+use mizzen_sdk::resource::{PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES};
+use mizzen_sdk::{Object, Resource};
+
+use crate::census::Served;
+use crate::{Context, Error};
+
+/// Counts objects.
+pub struct Counter {
+    api: Api,
+    /// What is in caches, by resource.
+    cached: Vec<(Resource, Informer<Object>)>,
+}
+
+impl Counter {
+    /// Counts what the loops of `context` know, and what the server knows.
+    pub fn new(context: &Context) -> Counter {
+        let cached = [PODS, SERVICES, PERSISTENT_VOLUME_CLAIMS];
+        let cached =
+            cached.into_iter().map(|resource| (resource.clone(), context.follow(&resource))).collect();
+        Counter { api: context.api.clone(), cached }
+    }
+
+    /// What is in caches, by resource.
+    pub fn cached(&self) -> &[(Resource, Informer<Object>)] {
+        &self.cached
+    }
+
+    /// What is used of everything that a quota limits, and why something could not be counted.
+    pub async fn usage(&self, quota: &Object, served: &Served, now: i64) -> (Amounts, Vec<Error>) {
+        let (mut used, mut errors) = (Amounts::new(), Vec::new());
+        for kind in served.preferred(&["create", "list", "watch", "delete"]) {
+            let Resource { group, plural, namespaced, .. } = &kind.resource;
+            let Some(counted) = Counted::of(group, plural).filter(|_| *namespaced) else { continue };
+            let names: Vec<&str> = limits(quota).filter(|name| counted.counts_as(name)).collect();
+            if names.is_empty() {
+                continue;
+            }
+            match self.of_kind(&kind.resource, &counted, quota, now).await {
+                Ok(amounts) => add(&mut used, &of_names(&names, amounts)),
+                Err(error) => errors.push(error),
+            }
+        }
+        (used, errors)
+    }
+
+    async fn of_kind(
+        &self,
+        resource: &Resource,
+        counted: &Counted,
+        quota: &Object,
+        now: i64,
+    ) -> Result<Amounts, Error> {
+        let (namespace, selectors) = (quota.namespace(), selectors(quota));
+        if let Some((_, cache)) = self.cached.iter().find(|(known, _)| known == resource) {
+            let objects = cache.lister().namespaced(namespace).list()?;
+            return Ok(total(counted, &selectors, objects.iter().map(|object| &object.0), now));
+        }
+        if *counted == Counted::DeviceClaim {
+            let objects = self.api.list(resource, namespace, &ListOptions::default()).await?;
+            return Ok(total(counted, &selectors, objects.iter().map(|object| &object.0), now));
+        }
+        // Nothing else is in any scope.
+        let n_objects = if selectors.is_empty() { self.number(resource, namespace).await? } else { 0 };
+        let amount = Quantity::from_int(n_objects, Format::Decimal);
+        let one = counted.usage(&Value::Null, now);
+        Ok(one.into_keys().map(|name| (name, amount)).collect())
+    }
+
+    /// How many objects there are: the server says how many would follow the first.
+    async fn number(&self, resource: &Resource, namespace: &str) -> Result<i64, Error> {
+        let path = format!("{}?limit=1", resource.path(namespace));
+        let page = self.api.metadata_only().raw(Method::GET, &path, None).await?;
+        let first = page["items"].list().len() as i64;
+        match (page["metadata"]["continue"].str(), page["metadata"]["remainingItemCount"].as_int()) {
+            ("", _) => Ok(first),
+            (_, Some(others)) => Ok(first + others),
+            _ => {
+                let api = self.api.metadata_only();
+                Ok(api.list(resource, namespace, &ListOptions::default()).await?.len() as i64)
+            }
+        }
+    }
+}
+
+fn limits(quota: &Object) -> impl Iterator<Item = &str> {
+    quota["spec"]["hard"].entries().map(|(name, _)| name)
+}
+
+/// What objects take together, those that are in all scopes.
+fn total<'a>(
+    counted: &Counted,
+    selectors: &[Selector],
+    objects: impl Iterator<Item = &'a Value>,
+    now: i64,
+) -> Amounts {
+    let mut used = Amounts::new();
+    for object in objects.filter(|object| selectors.iter().all(|selector| counted.is_in(selector, object))) {
+        add(&mut used, &counted.usage(object, now));
+    }
+    used
+}
+
+/// Of what was counted that which has these names; what does not occur is 0.
+fn of_names(names: &[&str], amounts: Amounts) -> Amounts {
+    names.iter().map(|name| (name.to_string(), amounts.get(*name).copied().unwrap_or_default())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mizzen_object::json;
+
+    #[track_caller]
+    fn check(quota: &str, names: &[&str], expected: &str) {
+        let pods = r#"[
+            {"spec":{"containers":[{"name":"c","resources":{"requests":{"memory":"256Mi"}}}]}},
+            {"spec":{"containers":[{"name":"c","resources":{"requests":{"memory":"256Mi"}}}]}},
+            {"spec":{"containers":[{"name":"c"}]}},
+            {"spec":{"containers":[{"name":"c"}]},"status":{"phase":"Succeeded"}}]"#;
+        let pods = json::parse(pods.as_bytes()).unwrap();
+        let selectors = selectors(&json::parse(quota.as_bytes()).unwrap());
+        let used = of_names(names, total(&Counted::Pod, &selectors, pods.list().iter(), 0));
+        let shown: Vec<String> = used.iter().map(|(name, amount)| format!("{name}={amount}")).collect();
+        assert_eq!(shown.join(" "), expected);
+    }
+
+    #[test]
+    fn what_is_limited_adds_up() {
+        check("{}", &["pods", "requests.memory", "count/pods"], "count/pods=4 pods=3 requests.memory=512Mi");
+        check("{}", &["limits.cpu"], "limits.cpu=0");
+    }
+
+    #[test]
+    fn only_what_is_in_scope_counts() {
+        check(r#"{"spec":{"scopes":["BestEffort"]}}"#, &["pods"], "pods=1");
+        check(r#"{"spec":{"scopes":["NotBestEffort","NotTerminating"]}}"#, &["pods"], "pods=2");
+        check(r#"{"spec":{"scopes":["Terminating"]}}"#, &["pods"], "pods=0");
+    }
+}

@@ -1,0 +1,31 @@
+//! Roles made of others.
+
+use mizzen_object::json;
+use mizzen_sdk::resource::CLUSTER_ROLES;
+
+use crate::cluster::Cluster;
+
+const ALL: &str = "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: all}, aggregationRule: {clusterRoleSelectors: [{matchLabels: {x: y}}]}, rules: [{apiGroups: [''], resources: [secrets], verbs: [get]}]}";
+const PART: &str = "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: part, labels: {x: y}}, rules: [{apiGroups: [''], resources: [pods], verbs: [list]}]}";
+
+/// The rules of the whole, as soon as all is done.
+async fn rules(cluster: &Cluster) -> String {
+    cluster.settle().await;
+    let rules = cluster.get(&CLUSTER_ROLES, "all").await["rules"].clone();
+    let resources: Vec<String> =
+        rules.list().iter().map(|rule| json::to_string(&rule["resources"])).collect();
+    resources.join(" ")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_role_follows_its_parts() {
+    let cluster = Cluster::with(&["clusterrole-aggregation-controller"]).await;
+    cluster.create(ALL).await;
+    assert_eq!(rules(&cluster).await, r#"["secrets"]"#);
+    cluster.create(PART).await;
+    assert_eq!(rules(&cluster).await, r#"["pods"]"#);
+    cluster.change(&CLUSTER_ROLES, "all", |role| drop(role.remove("rules"))).await;
+    assert_eq!(rules(&cluster).await, r#"["pods"]"#);
+    cluster.delete(&CLUSTER_ROLES, "part").await;
+    assert_eq!(rules(&cluster).await, "");
+}

@@ -1,0 +1,198 @@
+//! The endpoint: `/containerLogs/{namespace}/{pod}/{container}`, over HTTPS, for all nodes of the process.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::{Method, Request, Response, StatusCode, header};
+use http_body::Frame;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use mizzen_object::Value;
+use mizzen_sdk::cache::Store;
+use mizzen_sdk::{Key, Object};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+
+use super::choose::{Life, Printer, Refusal, Wanted};
+use super::trust::{Peer, Serving};
+use crate::moment::Moment;
+use crate::pod::spec;
+use crate::settings::Settings;
+
+/// How many connections there may be.
+const MOST_CONNECTIONS: usize = 1000;
+/// How long shaking hands, and sending a request, may take.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How often somebody who follows is told what is new.
+const FOLLOW: Duration = Duration::from_millis(100);
+/// How long to wait after a connection could not be taken.
+const PAUSE: Duration = Duration::from_millis(100);
+
+type Body = BoxBody<Bytes, Infallible>;
+
+/// What is needed to tell of a pod.
+#[derive(Clone)]
+struct Teller {
+    settings: Arc<Settings>,
+    pods: Store<Object>,
+}
+
+/// Tells what containers wrote until the future is dropped.
+pub async fn serve(serving: Serving, settings: Arc<Settings>, pods: Store<Object>) {
+    let (acceptor, room) = (TlsAcceptor::from(serving.tls), Arc::new(Semaphore::new(MOST_CONNECTIONS)));
+    let teller = Teller { settings, pods };
+    let mut connections = tokio::task::JoinSet::new();
+    loop {
+        let Ok(place) = room.clone().acquire_owned().await else { return };
+        match serving.listener.accept().await {
+            Ok((stream, _)) => {
+                let (acceptor, teller) = (acceptor.clone(), teller.clone());
+                connections.spawn(async move {
+                    converse(stream, acceptor, teller).await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot take a connection");
+                sleep(PAUSE).await;
+            }
+        }
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+async fn converse(stream: TcpStream, acceptor: TlsAcceptor, teller: Teller) {
+    let Ok(Ok(stream)) = timeout(HANDSHAKE, acceptor.accept(stream)).await else { return };
+    let peer = Peer::of(stream.get_ref().1.peer_certificates());
+    let service = service_fn(|request| {
+        let answer = teller.answer(&peer, &request);
+        async move { Ok::<_, Infallible>(answer) }
+    });
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HANDSHAKE);
+    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+}
+
+impl Teller {
+    fn answer(&self, peer: &Peer, request: &Request<Incoming>) -> Response<Body> {
+        let path: Vec<&str> = request.uri().path().split('/').skip(1).collect();
+        match (peer, request.method(), path.as_slice()) {
+            (_, &Method::GET, ["healthz"]) => text(200, "ok"),
+            (Peer::Nobody, ..) => text(401, "Unauthorized"),
+            (Peer::Stranger(name), ..) => text(
+                403,
+                format!("Forbidden (user={name}, verb=get, resource=nodes, subresource(s)=[proxy])"),
+            ),
+            (_, &Method::GET, ["containerLogs", namespace, pod, container]) => {
+                let told = self.tell(namespace, pod, container, request.uri().query().unwrap_or_default());
+                told.unwrap_or_else(|Refusal(code, what)| text(code, what))
+            }
+            _ => text(404, "404 page not found\n"),
+        }
+    }
+
+    fn tell(
+        &self,
+        namespace: &str,
+        name: &str,
+        container: &str,
+        query: &str,
+    ) -> Result<Response<Body>, Refusal> {
+        let wanted = Wanted::parse(query)?;
+        let key = Key::new(namespace, name);
+        let pod = self.pod(&key).ok_or_else(|| Refusal(404, format!("pod {name:?} does not exist")))?;
+        if spec::container(&pod, container).is_null() {
+            return Err(Refusal(404, format!("container {container:?} not found in pod {name:?}")));
+        }
+        let life = Life::find(&pod, container, wanted.previous)?;
+        let follow = wanted.follow;
+        let printer = Printer::new(wanted, self.settings.now());
+        let reader = Reader { teller: self.clone(), key, container: container.into(), life, printer };
+        Ok(reader.into_answer(follow, &pod))
+    }
+
+    fn pod(&self, key: &Key) -> Option<Arc<Object>> {
+        self.pods.get(key)?.object().ok()
+    }
+}
+
+/// Somebody who reads what a container writes.
+struct Reader {
+    teller: Teller,
+    key: Key,
+    container: String,
+    life: Life,
+    printer: Printer,
+}
+
+impl Reader {
+    fn into_answer(mut self, follow: bool, pod: &Value) -> Response<Body> {
+        let first = Bytes::from(self.read(pod));
+        let body = match follow && self.life.until.is_none() {
+            false => Full::new(first).boxed(),
+            true => {
+                let frames = stream::unfold((Some(first), self), |(first, mut reader)| async move {
+                    let next = match first {
+                        Some(first) => first,
+                        None => reader.next().await?,
+                    };
+                    Some((Ok(Frame::data(next)), (None, reader)))
+                });
+                BodyExt::boxed(StreamBody::new(frames))
+            }
+        };
+        answer(200, body)
+    }
+
+    /// What is new.
+    fn read(&mut self, pod: &Value) -> Vec<u8> {
+        let settings = &self.teller.settings;
+        let now = self.life.until.unwrap_or_else(|| settings.now());
+        let lines = settings.runtime.logs(pod, &self.container, self.life.since, whole_second(now));
+        self.printer.print(&lines)
+    }
+
+    /// Waits for something new; none once the container has ended.
+    async fn next(&mut self) -> Option<Bytes> {
+        while self.life.until.is_none() && !self.printer.is_full() {
+            sleep(FOLLOW).await;
+            let pod = self.teller.pod(&self.key)?;
+            // What it wrote last must not be missed.
+            match Life::find(&pod, &self.container, false) {
+                Ok(life) if life.since == self.life.since => self.life = life,
+                _ => return None,
+            }
+            let new = self.read(&pod);
+            if !new.is_empty() {
+                return Some(new.into());
+            }
+        }
+        None
+    }
+}
+
+/// Statuses have whole seconds: what happened within the last one has happened.
+fn whole_second(now: Moment) -> Moment {
+    Moment::from_secs(now.as_secs()) + Duration::from_nanos(999_999_999)
+}
+
+fn text(code: u16, text: impl Into<Bytes>) -> Response<Body> {
+    answer(code, Full::new(text.into()).boxed())
+}
+
+fn answer(code: u16, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let plain = header::HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, plain);
+    response
+}

@@ -1,0 +1,126 @@
+//! Who may ask a node? Whoever shows a certificate that the cluster's authority signed for asking kubelets.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use mizzen_sdk::Key;
+use mizzen_sdk::api::Api;
+use mizzen_sdk::resource::CONFIG_MAPS;
+use mizzen_sdk::seam::Clock;
+use tokio::net::TcpListener;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, UnixTime};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::time_provider::TimeProvider;
+use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+/// The name that the API server shows to kubelets.
+const KUBELET_CLIENT: &str = "kube-apiserver-kubelet-client";
+/// The group whose members may do everything.
+const MASTERS: &str = "system:masters";
+
+/// Where nodes can be asked, and by whom.
+pub struct Serving {
+    pub(super) listener: TcpListener,
+    pub(super) tls: Arc<ServerConfig>,
+}
+
+/// Why nodes cannot be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// There is no certificate.
+    #[error("cannot make a certificate: {0}")]
+    Certificate(#[from] rcgen::Error),
+    /// TLS cannot be set up.
+    #[error("cannot set up TLS: {0}")]
+    Tls(#[from] rustls::Error),
+    /// Nobody is trusted.
+    #[error("the certificate authority of clients is no certificate")]
+    NoAuthority,
+    /// Nobody knows where it listens.
+    #[error("cannot listen: {0}")]
+    Listen(#[from] std::io::Error),
+}
+
+impl Serving {
+    /// Listens at `listener` for those who have a certificate of `authority`, which is PEM. The own certificate is
+    /// signed by itself, as a kubelet's is.
+    pub fn new(listener: TcpListener, authority: &str, clock: Clock) -> Result<Serving, ServeError> {
+        let address = listener.local_addr()?.ip().to_string();
+        let own = rcgen::generate_simple_self_signed(vec!["localhost".into(), address])?;
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(own.signing_key.serialize_der()));
+        let mut roots = RootCertStore::empty();
+        let authorities = CertificateDer::pem_slice_iter(authority.as_bytes()).filter_map(Result::ok);
+        if roots.add_parsable_certificates(authorities).0 == 0 {
+            return Err(ServeError::NoAuthority);
+        }
+        let provider = Arc::new(ring::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+            .allow_unauthenticated()
+            .build()
+            .map_err(|error| rustls::Error::General(error.to_string()))?;
+        let tls = ServerConfig::builder_with_details(provider, Arc::new(Time(clock)))
+            .with_safe_default_protocol_versions()?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(vec![own.cert.der().clone()], key)?;
+        Ok(Serving { listener, tls: Arc::new(tls) })
+    }
+
+    /// The port at which it listens.
+    pub fn port(&self) -> u16 {
+        self.listener.local_addr().map_or(0, |address| address.port())
+    }
+}
+
+/// The authority that signs the certificates of clients, as the API server publishes it.
+pub async fn client_authority(client: &Client) -> Result<String, kube::Error> {
+    let key = Key::new("kube-system", "extension-apiserver-authentication");
+    let published = Api::new(client.clone()).get(&CONFIG_MAPS, &key).await?;
+    Ok(published["data"]["client-ca-file"].str().into())
+}
+
+/// Who asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Peer {
+    /// Nobody in particular.
+    Nobody,
+    /// Somebody who may not ask.
+    Stranger(String),
+    /// Somebody who may.
+    Trusted,
+}
+
+impl Peer {
+    /// Who shows these certificates, which were checked.
+    pub fn of(certificates: Option<&[CertificateDer]>) -> Peer {
+        let Some(certificate) = certificates.and_then(<[_]>::first) else { return Peer::Nobody };
+        let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return Peer::Nobody };
+        let subject = certificate.subject();
+        let name = subject.iter_common_name().find_map(|name| name.as_str().ok()).unwrap_or_default();
+        let mut groups = subject.iter_organization().filter_map(|group| group.as_str().ok());
+        match name == KUBELET_CLIENT || groups.any(|group| group == MASTERS) {
+            true => Peer::Trusted,
+            false => Peer::Stranger(name.into()),
+        }
+    }
+}
+
+/// The time at which certificates must be good.
+struct Time(Clock);
+
+impl fmt::Debug for Time {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Time")
+    }
+}
+
+impl TimeProvider for Time {
+    fn current_time(&self) -> Option<UnixTime> {
+        let seconds = u64::try_from((self.0)().as_second()).ok()?;
+        Some(UnixTime::since_unix_epoch(Duration::from_secs(seconds)))
+    }
+}

@@ -1,0 +1,169 @@
+//! What containers write, asked of the API server, which asks the node over a real connection. Time is real here.
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use mizzen_apiserver::Identity;
+use mizzen_node::Serving;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use tokio::net::TcpListener;
+use tokio::time::sleep;
+
+use crate::cluster::{Cluster, show};
+
+const WEB: &str = "containers: [{name: web, image: web}]";
+
+/// An authority that signs client certificates.
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    fn new() -> Authority {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, "authority");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    fn sign(&self, name: &str) -> Identity {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.0).unwrap();
+        Identity { certificate: certificate.pem(), key: key.serialize_pem() }
+    }
+}
+
+/// A cluster whose server shows `identity` to nodes that trust `authority`.
+async fn cluster(authority: &Authority, identity: Option<Identity>) -> Cluster {
+    let mut cluster = Cluster::set_up(|options| options.kubelet_client = identity).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let clock = std::sync::Arc::new(|| Timestamp::from_second(1_700_000_000).unwrap());
+    let serving = Serving::new(listener, &authority.0.pem(), clock).unwrap();
+    cluster.start(1, |options| options.serving = Some(serving));
+    cluster
+}
+
+async fn trusted() -> Cluster {
+    let authority = Authority::new();
+    let identity = authority.sign("kube-apiserver-kubelet-client");
+    cluster(&authority, Some(identity)).await
+}
+
+/// Waits until a pod is as `wanted`.
+async fn until(cluster: &Cluster, name: &str, wanted: &str) {
+    for _ in 0..500 {
+        if show(&cluster.pod(name).await).contains(wanted) {
+            return;
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{name} is {}", show(&cluster.pod(name).await));
+}
+
+async fn log(cluster: &Cluster, pod: &str, query: &str) -> (u16, String) {
+    let (code, text) = cluster.text(&format!("/api/v1/namespaces/default/pods/{pod}/log{query}")).await;
+    match code {
+        200 => (code, text),
+        _ => (code, crate::cluster::read(&text)["message"].str().to_string()),
+    }
+}
+
+#[tokio::test]
+async fn lines_of_the_annotation_are_what_a_container_wrote() {
+    let cluster = trusted().await;
+    let annotations = r#"mizzen.dev/logs: "one\ntwo\n+1h later", mizzen.dev/logs.side: "mine""#;
+    let spec = "containers: [{name: web, image: web}, {name: side, image: side}]";
+    cluster.run_pod("web", annotations, spec).await;
+    until(&cluster, "web", "ready=True").await;
+    let good = |text: &str| (200, text.to_string());
+    assert_eq!(log(&cluster, "web", "?container=web").await, good("one\ntwo\n"));
+    assert_eq!(log(&cluster, "web", "?container=side").await, good("mine\n"));
+    assert_eq!(log(&cluster, "web", "?container=web&tailLines=1").await, good("two\n"));
+    assert_eq!(log(&cluster, "web", "?container=web&limitBytes=2").await, good("on"));
+    assert_eq!(
+        log(&cluster, "web", "").await,
+        (400, "a container name must be specified for pod web, choose one of: [web side]".into())
+    );
+}
+
+#[tokio::test]
+async fn who_follows_hears_everything_until_the_end() {
+    let cluster = trusted().await;
+    let annotations = r#"mizzen.dev/logs: "one\n+300ms two", mizzen.dev/simulate: "run 1500ms, exit""#;
+    cluster.run_pod("web", annotations, &format!("restartPolicy: Never, {WEB}")).await;
+    until(&cluster, "web", "running").await;
+    assert_eq!(log(&cluster, "web", "?follow=true").await, (200, "one\ntwo\n".into()));
+}
+
+#[tokio::test]
+async fn the_life_before_can_be_asked_for() {
+    let cluster = trusted().await;
+    let annotations = r#"mizzen.dev/logs: "hello", mizzen.dev/simulate: "exit 1 then run""#;
+    cluster.run_pod("web", annotations, WEB).await;
+    until(&cluster, "web", "web=running+1").await;
+    assert_eq!(log(&cluster, "web", "?previous=true").await, (200, "hello\n".into()));
+}
+
+#[tokio::test]
+async fn a_container_that_waits_has_nothing_to_say() {
+    let cluster = trusted().await;
+    cluster.run_pod("web", r#"mizzen.dev/simulate: "start 1h""#, WEB).await;
+    until(&cluster, "web", "ContainerCreating").await;
+    let waits = "container \"web\" in pod \"web\" is waiting to start: ContainerCreating";
+    assert_eq!(log(&cluster, "web", "").await, (400, waits.into()));
+    assert_eq!(
+        log(&cluster, "web", "?container=db").await,
+        (400, "container db is not valid for pod web".into())
+    );
+    let previous = "previous terminated container \"web\" in pod \"web\" not found";
+    assert_eq!(log(&cluster, "web", "?previous=true").await, (400, previous.into()));
+}
+
+#[tokio::test]
+async fn a_pod_on_no_node_wrote_nothing() {
+    let cluster = trusted().await;
+    cluster
+        .create("/api/v1/namespaces/default/pods", &format!("{{metadata: {{name: web}}, spec: {{{WEB}}}}}"))
+        .await;
+    assert_eq!(cluster.text("/api/v1/namespaces/default/pods/web/log").await, (204, String::new()));
+    let (code, message) = log(&cluster, "nobody", "").await;
+    assert_eq!((code, message.as_str()), (404, "pods \"nobody\" not found"));
+}
+
+#[tokio::test]
+async fn a_node_that_does_not_answer_is_named() {
+    let mut cluster = trusted().await;
+    cluster.run_pod("web", "", WEB).await;
+    until(&cluster, "web", "ready=True").await;
+    cluster.stop();
+    sleep(Duration::from_millis(50)).await;
+    let (code, message) = log(&cluster, "web", "").await;
+    assert_eq!(code, 500);
+    assert!(message.starts_with("Get \"https://127.0.0.1:"), "{message}");
+    assert!(message.contains("/containerLogs/default/web/web\": dial tcp 127.0.0.1:"), "{message}");
+}
+
+#[tokio::test]
+async fn a_stranger_is_told_nothing() {
+    let authority = Authority::new();
+    let other = cluster(&authority, Some(authority.sign("jane"))).await;
+    let nobody = cluster(&authority, None).await;
+    for cluster in [&other, &nobody] {
+        cluster.run_pod("web", r#"mizzen.dev/logs: "secret""#, WEB).await;
+        until(cluster, "web", "ready=True").await;
+    }
+    let (code, message) = log(&other, "web", "").await;
+    assert_eq!(code, 403);
+    assert!(message.starts_with("Forbidden (user=jane, verb=get, resource=nodes"), "{message}");
+    assert_eq!(log(&nobody, "web", "").await.0, 401);
+}
+
+#[tokio::test]
+async fn a_certificate_of_another_authority_is_not_believed() {
+    let identity = Authority::new().sign("kube-apiserver-kubelet-client");
+    let cluster = cluster(&Authority::new(), Some(identity)).await;
+    cluster.run_pod("web", r#"mizzen.dev/logs: "secret""#, WEB).await;
+    until(&cluster, "web", "ready=True").await;
+    let (code, message) = log(&cluster, "web", "").await;
+    assert_eq!(code, 500, "{message}");
+}

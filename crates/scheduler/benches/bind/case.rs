@@ -1,0 +1,145 @@
+//! Which pods, and where are they?
+
+use std::sync::Arc;
+
+use kube::Client;
+use mizzen_apiserver::seams::{SystemRandom, WallClock};
+use mizzen_apiserver::{Options as ServerOptions, Plugins, Server, User};
+use mizzen_object::{Value, value};
+use mizzen_registry::{Registry, Store};
+use mizzen_sdk::Object;
+use mizzen_sdk::api::Api;
+use mizzen_sdk::informer::Informer;
+use mizzen_sdk::resource::{NAMESPACES, NODES, PODS};
+use mizzen_sdk::watch::ListWatch;
+
+/// How many requests are under way while objects are made.
+const AT_ONCE: usize = 64;
+
+/// One sort of pods.
+pub struct Case {
+    pub name: &'static str,
+    /// What a pod's spec has beside its container.
+    spec: fn() -> Value,
+}
+
+/// What is measured.
+pub const CASES: &[Case] = &[
+    Case { name: "standard", spec: Value::object },
+    Case { name: "node selector", spec: || value!({"nodeSelector": {"disk": "ssd"}}) },
+    Case { name: "anti-affinity by host", spec: anti_affinity },
+    Case { name: "spread over zones", spec: spread },
+    Case { name: "preferred affinity", spec: preferred },
+];
+
+fn anti_affinity() -> Value {
+    // Far from pods of another colour, so that there is room for more pods than nodes.
+    let term =
+        value!({"labelSelector": {"matchLabels": {"color": "red"}}, "topologyKey": "kubernetes.io/hostname"});
+    value!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}})
+}
+
+fn spread() -> Value {
+    value!({"topologySpreadConstraints": [{
+        "maxSkew": 5, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}}
+    }]})
+}
+
+fn preferred() -> Value {
+    let term =
+        value!({"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"});
+    value!({"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+        {"weight": 1, "podAffinityTerm": term}
+    ]}}})
+}
+
+/// A server with nodes and pods.
+pub struct Cluster {
+    server: Server,
+    pods: Informer<Object>,
+}
+
+impl Cluster {
+    pub async fn start(case: &Case, n_nodes: usize, n_pods: usize) -> Cluster {
+        let store = Store::in_memory(Default::default());
+        let registry = Registry::new(store, Arc::new(WallClock), Arc::new(SystemRandom));
+        let server = Server::new(registry, ServerOptions { plugins: Plugins::alone(), ..Default::default() });
+        server.start().await;
+        let api = Api::new(client(&server));
+        api.create(&NAMESPACES, &value!({"metadata": {"name": "bench"}})).await.expect("a namespace");
+        many(n_nodes, |number| create(api.clone(), &NODES, node(number))).await;
+        many(n_pods, |number| create(api.clone(), &PODS, pod(case, number))).await;
+        let source = ListWatch::<Object>::at(client(&server), PODS.path(""));
+        let pods = Informer::new(source);
+        pods.add_index(
+            "bound",
+            Arc::new(|entry| {
+                let bound = entry.object().is_ok_and(|pod| !pod["spec"]["nodeName"].str().is_empty());
+                vec![bound.to_string()]
+            }),
+        );
+        pods.start();
+        pods.wait_for_sync().await;
+        Cluster { server, pods }
+    }
+
+    pub fn client(&self) -> Client {
+        client(&self.server)
+    }
+
+    /// How many pods have a node, as a client sees it.
+    pub async fn n_bound(&self) -> usize {
+        self.pods.store().by_index("bound", "true").map_or(0, |bound| bound.len())
+    }
+}
+
+fn client(server: &Server) -> Client {
+    Client::new(server.in_process(User::master("admin"), "bench"), "default")
+}
+
+async fn many<F: Future<Output = ()> + Send + 'static>(n: usize, make: impl Fn(usize) -> F) {
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..n {
+        if tasks.len() >= AT_ONCE {
+            tasks.join_next().await;
+        }
+        tasks.spawn(make(number));
+    }
+    while tasks.join_next().await.is_some() {}
+}
+
+async fn create(api: Api, of: &'static mizzen_sdk::Resource, object: Value) {
+    api.create(of, &object).await.unwrap_or_else(|error| panic!("{error}"));
+}
+
+fn node(number: usize) -> Value {
+    let (name, zone) = (format!("node-{number}"), format!("zone-{}", number % 10));
+    let host = name.clone();
+    value!({
+        "metadata": {"name": name, "labels": {
+            "kubernetes.io/hostname": host, "topology.kubernetes.io/zone": zone, "disk": "ssd"
+        }},
+        "status": {"allocatable": {"cpu": "32", "memory": "64Gi", "pods": "110"}}
+    })
+}
+
+fn pod(case: &Case, number: usize) -> Value {
+    let name = format!("pod-{number}");
+    let mut spec = (case.spec)();
+    let container = value!({
+        "name": "c", "image": "registry.k8s.io/pause:3.10",
+        "resources": {"requests": {"cpu": "100m", "memory": "500Mi"}}
+    });
+    spec.set("containers", vec![container]);
+    value!({"metadata": {"name": name, "namespace": "bench", "labels": {"app": "web", "color": "blue"}}, "spec": spec})
+}
+
+/// How long the loop took for each pod, from its metrics.
+pub fn micros_in_loop(text: &str) -> f64 {
+    let value = |suffix: &str| {
+        let name = format!("scheduler_scheduling_attempt_duration_seconds_{suffix}{{result=\"scheduled\"}} ");
+        text.lines().find_map(|line| line.strip_prefix(&name)?.parse::<f64>().ok()).unwrap_or_default()
+    };
+    value("sum") / value("count").max(1.0) * 1e6
+}

@@ -1,0 +1,78 @@
+//! One node and what is on it.
+
+use std::sync::Arc;
+
+use mizzen_object::Str;
+
+use super::store::Slot;
+use crate::model::{HostPort, NodeFacts, Pod, Resources};
+
+/// A node, and the sums of its pods.
+#[derive(Debug, Clone)]
+pub(crate) struct Node {
+    pub slot: Slot,
+    /// Whether the API has it; pods may be known before their node, and after it.
+    pub exists: bool,
+    /// Which list of taints it has, of those that there are.
+    pub taints: u32,
+    /// What its pods ask for.
+    pub requested: Resources,
+    /// CPU that its pods are taken to ask for.
+    pub assumed_cpu: i64,
+    /// Memory that its pods are taken to ask for.
+    pub assumed_memory: i64,
+    pub facts: Arc<NodeFacts>,
+    pub pods: Vec<Arc<Pod>>,
+    ports: Vec<HostPort>,
+}
+
+impl Node {
+    pub fn new(slot: Slot, name: Str) -> Node {
+        Node {
+            slot,
+            exists: false,
+            taints: 0,
+            requested: Resources::default(),
+            assumed_cpu: 0,
+            assumed_memory: 0,
+            facts: Arc::new(NodeFacts { name, ..NodeFacts::default() }),
+            pods: Vec::new(),
+            ports: Vec::new(),
+        }
+    }
+
+    pub fn name(&self) -> &Str {
+        &self.facts.name
+    }
+
+    /// Puts a pod there.
+    pub fn add(&mut self, pod: Arc<Pod>) {
+        self.sum(&pod, 1);
+        self.ports.extend(pod.host_ports.iter().cloned());
+        self.pods.push(pod);
+    }
+
+    /// Takes a pod away.
+    pub fn remove(&mut self, uid: &str) -> Option<Arc<Pod>> {
+        let at = self.pods.iter().position(|pod| pod.uid == uid)?;
+        let pod = self.pods.swap_remove(at);
+        self.sum(&pod, -1);
+        for port in &pod.host_ports {
+            if let Some(at) = self.ports.iter().position(|known| known == port) {
+                self.ports.swap_remove(at);
+            }
+        }
+        Some(pod)
+    }
+
+    fn sum(&mut self, pod: &Pod, times: i64) {
+        self.requested.add(&pod.requests.stated, times);
+        self.assumed_cpu += pod.requests.assumed_cpu * times;
+        self.assumed_memory += pod.requests.assumed_memory * times;
+    }
+
+    /// Whether a port that somebody wants is taken.
+    pub fn is_taken(&self, port: &HostPort) -> bool {
+        self.ports.iter().any(|taken| taken.clashes(port))
+    }
+}

@@ -1,0 +1,37 @@
+//! Which of the best nodes?
+
+use mizzen_sdk::seam::Chance;
+
+use crate::cache::Slot;
+
+/// One of the nodes with the highest score, each as likely as the other.
+pub(crate) fn pick(nodes: &[Slot], scores: &[i64], chance: &Chance) -> Option<Slot> {
+    let best = scores.iter().max()?;
+    let n_best = scores.iter().filter(|score| *score == best).count();
+    let which = if n_best > 1 { (chance() * n_best as f64) as usize } else { 0 };
+    let mut best = nodes.iter().zip(scores).filter(|(_, score)| *score == best);
+    best.nth(which.min(n_best - 1)).map(|(slot, _)| *slot)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(scores: &[i64], chance: f64, picked: Option<Slot>) {
+        let chance: Chance = Arc::new(move || chance);
+        let nodes: Vec<Slot> = (10..).take(scores.len()).collect();
+        assert_eq!(pick(&nodes, scores, &chance), picked, "{scores:?}");
+    }
+
+    #[test]
+    fn the_best_is_picked_and_chance_decides_between_equals() {
+        check(&[], 0.0, None);
+        check(&[1, 3, 2], 0.9, Some(11));
+        check(&[3, 1, 3], 0.0, Some(10));
+        check(&[3, 1, 3], 0.5, Some(12));
+        check(&[-1, -1], 0.99, Some(11));
+    }
+}

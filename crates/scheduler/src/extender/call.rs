@@ -1,0 +1,57 @@
+//! How is an extender reached?
+
+use std::time::Duration;
+
+use http::{Request, Uri};
+use kube::{Client, Config, Error};
+use mizzen_object::{Value, json};
+use tokio::time::timeout;
+
+use super::ExtenderOptions;
+
+/// Calls one extender.
+#[derive(Clone)]
+pub(crate) struct Caller {
+    client: Client,
+    url: String,
+    /// The part of the address that comes before verbs.
+    path: String,
+    timeout: Duration,
+}
+
+impl Caller {
+    pub fn new(options: &ExtenderOptions) -> Result<Caller, String> {
+        let url = options.url.trim_end_matches('/').to_string();
+        let fail = |error: &dyn std::fmt::Display| format!("extender {url}: {error}");
+        let uri: Uri = url.parse().map_err(|error: http::uri::InvalidUri| fail(&error))?;
+        let authority = uri.authority().ok_or_else(|| fail(&"no host"))?;
+        let root = format!("{}://{authority}/", uri.scheme_str().unwrap_or("http"));
+        let mut config = Config::new(root.parse().map_err(|error: http::uri::InvalidUri| fail(&error))?);
+        let ca = options.tls["caData"].str();
+        // Kubernetes: without an authority nobody is distrusted (extender.go).
+        config.accept_invalid_certs = options.tls["insecure"].bool() || ca.is_empty();
+        config.tls_server_name = options.tls["serverName"].as_str().map(String::from);
+        let client = Client::try_from(config).map_err(|error| fail(&error))?;
+        let path = uri.path().trim_end_matches('/').to_string();
+        Ok(Caller { client, path, timeout: options.timeout, url })
+    }
+
+    /// What the extender says to something.
+    pub async fn post(&self, verb: &str, arguments: &Value) -> Result<Value, String> {
+        let request =
+            Request::post(format!("{}/{verb}", self.path)).header("content-type", "application/json");
+        let request =
+            request.body(json::to_string(arguments).into_bytes()).map_err(|error| error.to_string())?;
+        let answer = timeout(self.timeout, self.client.request_text(request)).await;
+        let url = format!("{}/{verb}", self.url);
+        let text = match answer {
+            Err(_) => return Err(format!("Post \"{url}\": context deadline exceeded")),
+            Ok(Err(Error::Api(status))) => {
+                return Err(format!("failed {verb} with extender at URL {url}, code {}", status.code));
+            }
+            Ok(Err(error)) => return Err(format!("Post \"{url}\": {error}")),
+            Ok(Ok(text)) => text,
+        };
+        json::parse(text.as_bytes()).map_err(|error| format!("extender at URL {url}: {error}"))
+    }
+}

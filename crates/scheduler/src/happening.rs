@@ -1,0 +1,103 @@
+//! What happened in the cluster that may let a waiting pod be placed?
+
+use mizzen_sdk::Object;
+
+use crate::model::{NodeFacts, Pod};
+
+/// Which of a pod's properties changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PodChange(u8);
+
+impl PodChange {
+    pub const LABEL: PodChange = PodChange(1);
+    pub const SCALE_DOWN: PodChange = PodChange(2);
+    pub const GATES: PodChange = PodChange(4);
+    pub const TOLERATION: PodChange = PodChange(8);
+    pub const CLAIM: PodChange = PodChange(16);
+    pub const ADD: PodChange = PodChange(32);
+    pub const DELETE: PodChange = PodChange(64);
+
+    /// Whether any of these changed.
+    pub fn has(self, other: PodChange) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// What differs between two states of a pod.
+    pub fn between(old: &Pod, new: &Pod) -> PodChange {
+        let differs = [
+            (old.labels != new.labels, PodChange::LABEL),
+            (old.requests.stated.shrinks_to(&new.requests.stated), PodChange::SCALE_DOWN),
+            (old.has_gates && !new.has_gates, PodChange::GATES),
+            (old.tolerations.len() != new.tolerations.len(), PodChange::TOLERATION),
+            (old.resource_claims != new.resource_claims, PodChange::CLAIM),
+        ];
+        PodChange(differs.into_iter().filter(|(differs, _)| *differs).map(|(_, change)| change.0).sum())
+    }
+}
+
+impl std::ops::BitOr for PodChange {
+    type Output = PodChange;
+
+    fn bitor(self, other: PodChange) -> PodChange {
+        PodChange(self.0 | other.0)
+    }
+}
+
+/// Which of a node's properties changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NodeChange(u8);
+
+impl NodeChange {
+    pub const NONE: NodeChange = NodeChange(0);
+    pub const ADD: NodeChange = NodeChange(1);
+    pub const DELETE: NodeChange = NodeChange(2);
+    pub const ALLOCATABLE: NodeChange = NodeChange(4);
+    pub const LABEL: NodeChange = NodeChange(8);
+    pub const TAINT: NodeChange = NodeChange(16);
+    pub const CONDITION: NodeChange = NodeChange(32);
+    pub const ANNOTATION: NodeChange = NodeChange(64);
+    pub const FEATURE: NodeChange = NodeChange(128);
+
+    /// Whether any of these changed.
+    pub fn has(self, other: NodeChange) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// What differs between two states of a node.
+    pub fn between(old: &NodeFacts, new: &NodeFacts) -> NodeChange {
+        let opened = old.unschedulable && !new.unschedulable;
+        let differs = [
+            (old.allocatable != new.allocatable || old.max_pods != new.max_pods, NodeChange::ALLOCATABLE),
+            (old.labels != new.labels, NodeChange::LABEL),
+            (old.taints != new.taints || opened, NodeChange::TAINT),
+            (old.conditions != new.conditions, NodeChange::CONDITION),
+            (old.annotations != new.annotations, NodeChange::ANNOTATION),
+            (old.declared_features != new.declared_features, NodeChange::FEATURE),
+        ];
+        NodeChange(differs.into_iter().filter(|(differs, _)| *differs).map(|(_, change)| change.0).sum())
+    }
+}
+
+impl std::ops::BitOr for NodeChange {
+    type Output = NodeChange;
+
+    fn bitor(self, other: NodeChange) -> NodeChange {
+        NodeChange(self.0 | other.0)
+    }
+}
+
+/// Something that happened. What is not there any more has no `new`, what is new no `old`.
+pub(crate) enum Happening<'a> {
+    Pod { old: Option<&'a Pod>, new: Option<&'a Pod>, change: PodChange },
+    Node { old: Option<&'a NodeFacts>, new: Option<&'a NodeFacts>, change: NodeChange },
+    Claim { old: Option<&'a Object>, new: Option<&'a Object> },
+    Volume { old: Option<&'a Object>, new: Option<&'a Object> },
+    StorageClass { old: Option<&'a Object>, new: Option<&'a Object> },
+    CsiNode { old: Option<&'a Object>, new: Option<&'a Object> },
+    CsiDriver { old: Option<&'a Object>, new: Option<&'a Object> },
+    Capacity { old: Option<&'a Object>, new: Option<&'a Object> },
+    Attachment { new: Option<&'a Object> },
+    ResourceClaim { old: Option<&'a Object>, new: Option<&'a Object> },
+    ResourceSlice { new: Option<&'a Object> },
+    DeviceClass { old: Option<&'a Object>, new: Option<&'a Object> },
+}

@@ -1,0 +1,29 @@
+//! Which labels does an object have?
+
+use mizzen_object::select::LabelSelector;
+use mizzen_object::{Str, Value};
+
+/// Labels, ordered by their keys.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Labels(Box<[(Str, Str)]>);
+
+impl Labels {
+    pub fn of(labels: &Value) -> Labels {
+        let mut labels: Vec<(Str, Str)> =
+            labels.entries().map(|(key, value)| (key.into(), value.str().into())).collect();
+        labels.sort_unstable();
+        Labels(labels.into())
+    }
+
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
+    }
+
+    pub fn match_selector(&self, selector: &LabelSelector) -> bool {
+        selector.matches(|key| self.get(key))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}

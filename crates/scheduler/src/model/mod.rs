@@ -1,0 +1,26 @@
+//! What must be known of an object to place a pod? Each object is read once, when it is heard of; from then on numbers and
+//! parsed selectors are compared, never JSON.
+
+mod affinity;
+mod labels;
+mod node;
+mod node_rule;
+mod pod;
+mod requests;
+mod resources;
+mod spread;
+mod taint;
+mod volume;
+
+pub(crate) use affinity::{Namespaces, Term};
+pub(crate) use labels::Labels;
+pub(crate) use node::NodeFacts;
+pub(crate) use node_rule::{NodeRule, NodeTerm};
+pub(crate) use pod::{HostPort, Pod};
+pub(crate) use resources::{Resources, is_extended, is_scalar};
+pub(crate) use spread::Constraint;
+pub(crate) use taint::{Effect, Taint, Toleration, first_untolerated, tolerates};
+pub(crate) use volume::Disk;
+
+#[cfg(test)]
+pub(crate) mod samples;

@@ -1,0 +1,73 @@
+//! What are plugins called?
+
+use std::fmt;
+
+macro_rules! names {
+    ($($name:ident),* $(,)?) => {
+        /// A plugin that ships with us.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub(crate) enum Name { $($name,)* }
+
+        impl Name {
+            const ALL: &[Name] = &[$(Name::$name,)*];
+
+            /// Its name in configurations and messages.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Name::$name => stringify!($name),)* }
+            }
+        }
+    };
+}
+
+names! {
+    SchedulingGates, PrioritySort, NodeUnschedulable, NodeName, TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit,
+    VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone, PodTopologySpread, InterPodAffinity, DynamicResources,
+    DefaultPreemption, NodeResourcesBalancedAllocation, ImageLocality, DefaultBinder, NodeDeclaredFeatures, Extender,
+}
+
+impl Name {
+    /// The plugin of a name.
+    pub fn of(name: &str) -> Option<Name> {
+        Name::ALL.iter().copied().find(|known| *known != Name::Extender && known.as_str() == name)
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A set of plugins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Names(u32);
+
+impl Names {
+    pub fn insert(&mut self, name: Name) {
+        self.0 |= 1 << name as u32;
+    }
+
+    pub fn has(self, name: Name) -> bool {
+        self.0 & (1 << name as u32) != 0
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Their names in alphabetical order, as Go writes a list.
+    pub fn text(self) -> String {
+        let mut names: Vec<&str> =
+            Name::ALL.iter().filter(|name| self.has(**name)).map(|name| name.as_str()).collect();
+        names.sort_unstable();
+        format!("[{}]", names.join(" "))
+    }
+}
+
+impl FromIterator<Name> for Names {
+    fn from_iter<I: IntoIterator<Item = Name>>(names: I) -> Names {
+        let mut set = Names::default();
+        names.into_iter().for_each(|name| set.insert(name));
+        set
+    }
+}

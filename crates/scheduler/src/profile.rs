@@ -1,0 +1,37 @@
+//! Which plugins decide about the pods of a scheduler's name?
+
+use mizzen_object::Str;
+
+use crate::model::Pod;
+use crate::plugin::{Filter, Name, Score};
+use crate::preempt::Breadth;
+use crate::world::World;
+
+/// The plugins for one scheduler's name.
+pub(crate) struct Profile {
+    pub name: Str,
+    pub filters: Vec<Box<dyn Filter>>,
+    pub scores: Vec<(Box<dyn Score>, i64)>,
+    /// Whether pods wait for their gates.
+    pub gates: bool,
+    /// Whether devices are allocated.
+    pub devices: bool,
+    /// How room is made; none if it is not.
+    pub preemption: Option<Breadth>,
+    /// Of how many nodes in a hundred the best is chosen.
+    pub share: Option<usize>,
+}
+
+impl Profile {
+    /// Who does not let a pod be tried.
+    pub fn gate(&self, pod: &Pod, world: &World) -> Option<Name> {
+        let has_claims = || pod.resource_claims.is_empty() || world.devices.claims_of(pod).is_ok();
+        if self.gates && pod.has_gates {
+            Some(Name::SchedulingGates)
+        } else if self.devices && !has_claims() {
+            Some(Name::DynamicResources)
+        } else {
+            None
+        }
+    }
+}

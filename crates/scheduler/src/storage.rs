@@ -1,0 +1,138 @@
+//! What is known of storage? Claims, volumes, classes, and what we assume of them until the API says so.
+
+use std::sync::Arc;
+
+use mizzen_object::Str;
+use mizzen_sdk::{Key, Object};
+
+use crate::HashMap;
+use crate::model::{Labels, NodeRule};
+
+/// The node that was chosen for a claim, for whoever makes its volume.
+pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+
+/// A volume, and on which nodes it can be used.
+#[derive(Debug, Clone)]
+pub(crate) struct Volume {
+    pub object: Arc<Object>,
+    nodes: Option<NodeRule>,
+    pub labels: Labels,
+}
+
+impl Volume {
+    pub fn of(object: Arc<Object>) -> Volume {
+        let nodes = NodeRule::new(&mizzen_object::Value::Null, &object["spec"]["nodeAffinity"]["required"]);
+        let labels = Labels::of(&object["metadata"]["labels"]);
+        Volume { object, nodes, labels }
+    }
+
+    /// Whether it can be used on a node with these labels.
+    pub fn reaches(&self, labels: &Labels) -> bool {
+        self.nodes.as_ref().is_none_or(|rule| rule.allows("", labels))
+    }
+
+    /// Whether it is bound to a claim, or was made for it.
+    pub fn is_for(&self, claim: &Object) -> bool {
+        let reference = &self.object["spec"]["claimRef"];
+        let uid = reference["uid"].str();
+        !reference.is_null()
+            && reference["name"].str() == claim.name()
+            && reference["namespace"].str() == claim.namespace()
+            && (uid.is_empty() || uid == claim.uid())
+    }
+}
+
+/// Everything that is known of storage.
+#[derive(Debug, Default)]
+pub(crate) struct Storage {
+    claims: HashMap<Key, Arc<Object>>,
+    volumes: HashMap<Str, Arc<Volume>>,
+    pub classes: HashMap<Str, Arc<Object>>,
+    pub csi_nodes: HashMap<Str, Arc<Object>>,
+    pub csi_drivers: HashMap<Str, Arc<Object>>,
+    pub capacities: HashMap<Key, Arc<Object>>,
+    pub attachments: HashMap<Str, Arc<Object>>,
+    /// Claims for which we chose a node.
+    assumed_claims: HashMap<Key, Arc<Object>>,
+    /// Volumes that we bind.
+    assumed_volumes: HashMap<Str, Arc<Volume>>,
+}
+
+impl Storage {
+    pub fn claim(&self, namespace: &str, name: &str) -> Option<&Arc<Object>> {
+        let key = Key::new(namespace, name);
+        self.assumed_claims.get(&key).or_else(|| self.claims.get(&key))
+    }
+
+    pub fn volume(&self, name: &str) -> Option<&Arc<Volume>> {
+        self.assumed_volumes.get(name).or_else(|| self.volumes.get(name))
+    }
+
+    /// All volumes of a class, by name.
+    pub fn volumes_of(&self, class: &str) -> Vec<Arc<Volume>> {
+        let assumed = |name: &Str, volume| self.assumed_volumes.get(name).unwrap_or(volume).clone();
+        let volumes = self.volumes.iter().map(|(name, volume)| assumed(name, volume));
+        let mut volumes: Vec<_> =
+            volumes.filter(|volume| volume.object["spec"]["storageClassName"].str() == class).collect();
+        volumes.sort_by(|a, b| a.object.name().cmp(b.object.name()));
+        volumes
+    }
+
+    /// Follows a claim. What it was before.
+    pub fn set_claim(&mut self, key: &Key, claim: Option<Arc<Object>>) -> Option<Arc<Object>> {
+        let newer =
+            |assumed: &Arc<Object>| claim.as_ref().is_none_or(|claim| claim.version() != assumed.version());
+        if self.assumed_claims.get(key).is_some_and(newer) {
+            self.assumed_claims.remove(key);
+        }
+        match claim {
+            Some(claim) => self.claims.insert(key.clone(), claim),
+            None => self.claims.remove(key),
+        }
+    }
+
+    /// Follows a volume. What it was before.
+    pub fn set_volume(&mut self, name: &str, volume: Option<Arc<Object>>) -> Option<Arc<Object>> {
+        let newer = |assumed: &Arc<Volume>| {
+            volume.as_ref().is_none_or(|volume| volume.version() != assumed.object.version())
+        };
+        if self.assumed_volumes.get(name).is_some_and(newer) {
+            self.assumed_volumes.remove(name);
+        }
+        let old = match volume {
+            Some(volume) => self.volumes.insert(name.into(), Arc::new(Volume::of(volume))),
+            None => self.volumes.remove(name),
+        };
+        old.map(|old| old.object.clone())
+    }
+
+    /// Assumes a claim as it will be.
+    pub fn assume_claim(&mut self, claim: Arc<Object>) {
+        self.assumed_claims.insert(claim.key(), claim);
+    }
+
+    /// Assumes a volume as it will be.
+    pub fn assume_volume(&mut self, volume: Arc<Object>) {
+        self.assumed_volumes.insert(volume.name().into(), Arc::new(Volume::of(volume)));
+    }
+
+    pub fn forget_claim(&mut self, key: &Key) {
+        self.assumed_claims.remove(key);
+    }
+
+    pub fn forget_volume(&mut self, name: &str) {
+        self.assumed_volumes.remove(name);
+    }
+}
+
+/// The class of a claim; empty if it has none.
+pub(crate) fn class_of(claim: &Object) -> &str {
+    claim.annotation(BETA_CLASS).unwrap_or_else(|| claim["spec"]["storageClassName"].str())
+}
+
+/// Whether a claim has its volume, and both know.
+pub(crate) fn is_bound(claim: &Object) -> bool {
+    !claim["spec"]["volumeName"].str().is_empty() && claim.annotation(BIND_COMPLETED).is_some()
+}

@@ -1,0 +1,208 @@
+//! What do people hear of a pod? Events in the form of events.k8s.io.
+//!
+//! That something happened again to the same version of an object is counted in a series; the server hears of the first
+//! repetition, and of the sum when the series ends.
+
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use mizzen_object::{Str, Value, value};
+use mizzen_sdk::api::{Api, Patch};
+use mizzen_sdk::event::Severity;
+use mizzen_sdk::seam::Clock;
+use mizzen_sdk::{Key, Resource};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use crate::HashMap;
+use crate::model::Pod;
+
+const EVENTS: Resource = Resource::namespaced("events.k8s.io", "v1", "events", "Event");
+/// A series ends when nothing happened for so long.
+const SERIES: Duration = Duration::from_secs(6 * 60);
+/// How many bytes of a note the server takes.
+const LONGEST_NOTE: usize = 1024;
+/// How many events are written at a time.
+const AT_ONCE: usize = 64;
+/// How many may wait to be written; more are dropped and counted.
+const WAITING: u64 = 10_000;
+
+/// What is told.
+pub(crate) struct Note<'a> {
+    pub severity: Severity,
+    pub reason: &'static str,
+    pub action: &'static str,
+    pub text: String,
+    /// Another pod that it is about.
+    pub related: Option<&'a Pod>,
+}
+
+/// Tells what happens to pods.
+#[derive(Clone)]
+pub(crate) struct Herald {
+    api: Api,
+    clock: Clock,
+    instance: Str,
+    permits: Arc<Semaphore>,
+    waiting: Arc<AtomicU64>,
+    dropped: Arc<AtomicU64>,
+}
+
+/// What was told of late.
+#[derive(Default)]
+pub(crate) struct Told(HashMap<(Str, Str, &'static str), Series>);
+
+struct Series {
+    key: Key,
+    count: i64,
+    last: Instant,
+}
+
+impl Herald {
+    pub fn new(api: Api, clock: Clock, instance: Str) -> Herald {
+        let permits = Arc::new(Semaphore::new(AT_ONCE));
+        Herald { api, clock, instance, permits, waiting: Arc::default(), dropped: Arc::default() }
+    }
+
+    /// How many events were dropped because too many waited.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Tells something about a pod, under the name of a scheduler.
+    pub fn tell(&self, told: &mut Told, scheduler: &str, pod: &Pod, note: Note) {
+        let version: Str = pod.entry.version().to_string().into();
+        let known = told.0.entry((pod.uid.clone(), version, note.reason));
+        match known {
+            Entry::Occupied(mut series) => {
+                let series = series.get_mut();
+                (series.count, series.last) = (series.count + 1, Instant::now());
+                if series.count == 2 {
+                    self.write_series(series);
+                }
+            }
+            Entry::Vacant(place) => {
+                let event = self.event(scheduler, pod, &note);
+                let key = Key::new(pod.namespace.as_str(), event["metadata"]["name"].str());
+                place.insert(Series { key, count: 1, last: Instant::now() });
+                self.write(event);
+            }
+        }
+    }
+
+    /// Writes an event that can happen only once.
+    pub async fn tell_once(&self, scheduler: &str, pod: &Pod, note: Note<'_>) {
+        let event = self.event(scheduler, pod, &note);
+        if let Err(error) = self.api.create(&EVENTS, &event).await {
+            tracing::debug!(%error, "an event could not be written");
+        }
+    }
+
+    fn write(&self, event: Value) {
+        let api = self.api.clone();
+        self.spawn(async move { api.create(&EVENTS, &event).await.map(drop) });
+    }
+
+    fn write_series(&self, series: &Series) {
+        let (api, key, now) = (self.api.clone(), series.key.clone(), micro((self.clock)()));
+        let count = series.count;
+        let change = value!({"series": {"count": count, "lastObservedTime": now}});
+        self.spawn(async move { api.patch(&EVENTS, &key, "", Patch::Merge, &change).await.map(drop) });
+    }
+
+    fn spawn(&self, write: impl Future<Output = Result<(), kube::Error>> + Send + 'static) {
+        if self.waiting.load(Ordering::Relaxed) >= WAITING {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let (permits, waiting) = (self.permits.clone(), self.waiting.clone());
+        tokio::spawn(async move {
+            let _permit = permits.acquire().await;
+            if let Err(error) = write.await {
+                tracing::debug!(%error, "an event could not be written");
+            }
+            waiting.fetch_sub(1, Ordering::Relaxed);
+        });
+    }
+
+    fn event(&self, scheduler: &str, pod: &Pod, note: &Note) -> Value {
+        let now = (self.clock)();
+        let name = format!("{}.{:x}", pod.name, now.as_nanosecond());
+        let (namespace, instance) = (&pod.namespace, &self.instance);
+        let mut event = value!({
+            "kind": "Event",
+            "apiVersion": "events.k8s.io/v1",
+            "metadata": {"name": name, "namespace": namespace},
+            "eventTime": (micro(now)),
+            "reportingController": scheduler,
+            "reportingInstance": instance,
+            "action": (note.action),
+            "reason": (note.reason),
+            "regarding": (reference(pod)),
+            "note": (truncate(&note.text)),
+            "type": (note.severity.as_str())
+        });
+        if let Some(related) = note.related {
+            event.set("related", reference(related));
+        }
+        event
+    }
+}
+
+impl Told {
+    /// Ends series in which nothing happened for a while.
+    pub fn prune(&mut self, herald: &Herald) {
+        self.0.retain(|_, series| {
+            let lives = series.last.elapsed() < SERIES;
+            if !lives && series.count > 2 {
+                herald.write_series(series);
+            }
+            lives
+        });
+    }
+}
+
+fn reference(pod: &Pod) -> Value {
+    let (namespace, name, uid) = (&pod.namespace, &pod.name, &pod.uid);
+    let version = pod.entry.version().to_string();
+    value!({
+        "kind": "Pod", "namespace": namespace, "name": name, "uid": uid, "apiVersion": "v1", "resourceVersion": version
+    })
+}
+
+/// A time as events have it, with microseconds.
+fn micro(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+}
+
+/// As much of a text as the server takes.
+pub(crate) fn truncate(text: &str) -> String {
+    if text.len() <= LONGEST_NOTE {
+        return text.into();
+    }
+    let end = (0..=LONGEST_NOTE - 4).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+    format!("{} ...", &text[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_note_is_cut_between_letters() {
+        assert_eq!(truncate("short"), "short");
+        assert_eq!(truncate(&"x".repeat(1024)), "x".repeat(1024));
+        assert_eq!(truncate(&"x".repeat(1025)), format!("{} ...", "x".repeat(1020)));
+        assert_eq!(truncate(&"ä".repeat(600)), format!("{} ...", "ä".repeat(510)));
+    }
+
+    #[test]
+    fn times_have_six_digits() {
+        let at = Timestamp::from_millisecond(1_700_000_000_120).unwrap();
+        assert_eq!(micro(at), "2023-11-14T22:13:20.120000Z");
+    }
+}

@@ -1,0 +1,213 @@
+//! A server with a scheduler, in one process.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use http::Method;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::Client;
+use mizzen_apiserver::{Options as ServerOptions, Plugins, Server, User};
+use mizzen_object::seam::{Clock, Random};
+use mizzen_object::{Value, json, yaml};
+use mizzen_registry::{Registry, Store};
+use mizzen_scheduler::{Handle, Options, start};
+use mizzen_sdk::api::{Api, DeleteOptions, ListOptions, Patch};
+use mizzen_sdk::resource::{EVENTS, NODES, PODS};
+use mizzen_sdk::{Key, Object, Resource};
+use tokio::time::{Instant, sleep};
+
+/// The time at which every test begins.
+const BEGIN: i64 = 1_700_000_000;
+
+/// A server, a scheduler, and a user who may do everything.
+pub struct Cluster {
+    pub server: Server,
+    pub api: Api,
+    pub scheduler: Handle,
+}
+
+/// The time of day, which passes as tokio's does.
+#[derive(Clone, Copy)]
+struct Virtual {
+    began: Instant,
+}
+
+impl Virtual {
+    fn timestamp(self) -> Timestamp {
+        Timestamp::from_second(BEGIN).unwrap() + SignedDuration::try_from(self.began.elapsed()).unwrap()
+    }
+}
+
+impl Clock for Virtual {
+    fn now(&self) -> (i64, u32) {
+        let now = self.timestamp();
+        (now.as_second(), now.subsec_nanosecond() as u32)
+    }
+}
+
+/// Numbers that only have to differ.
+#[derive(Default)]
+struct Count(AtomicU64);
+
+impl Random for Count {
+    fn fill(&self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            let next = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+            let mixed = (next ^ (next >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            chunk.copy_from_slice(&mixed.to_le_bytes()[..chunk.len()]);
+        }
+    }
+}
+
+impl Cluster {
+    /// A server and a scheduler with the standard plugins.
+    pub async fn start() -> Cluster {
+        Cluster::with(|_| {}).await
+    }
+
+    /// The same with a scheduler that is set up by `choose`.
+    pub async fn with(choose: impl FnOnce(&mut Options)) -> Cluster {
+        let clock = Virtual { began: Instant::now() };
+        let store = Store::in_memory(Default::default());
+        let registry = Registry::new(store, Arc::new(clock), Arc::new(Count::default()));
+        let server = Server::new(registry, ServerOptions { plugins: Plugins::alone(), ..Default::default() });
+        server.start().await;
+        let api = Api::new(client(&server));
+        for namespace in ["default", "other"] {
+            create(&api, &format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {namespace}}}}}"))
+                .await;
+        }
+        let mut options = Options::new(client(&server));
+        options.clock = Arc::new(move || clock.timestamp());
+        options.chance = Arc::new(|| 0.0);
+        choose(&mut options);
+        let scheduler = start(options).unwrap();
+        scheduler.synced().await;
+        Cluster { server, api, scheduler }
+    }
+
+    /// Makes an object from YAML.
+    pub async fn create(&self, text: &str) -> Object {
+        create(&self.api, text).await
+    }
+
+    /// Makes a node of a name with 4 CPUs, 8 GiB and room for 110 pods; `more` is written over that.
+    pub async fn node(&self, name: &str, more: &str) -> Object {
+        let mut node = read(&format!(
+            "{{apiVersion: v1, kind: Node, metadata: {{name: {name}, labels: {{kubernetes.io/hostname: {name}}}}},
+               status: {{allocatable: {{cpu: '4', memory: 8Gi, pods: '110'}}}}}}"
+        ));
+        merge(&mut node.0, &read(more).0);
+        self.api.create(&NODES, &node).await.unwrap()
+    }
+
+    /// Makes a pod of a name in `default`; `more` is written over it.
+    pub async fn pod(&self, name: &str, more: &str) -> Object {
+        let mut pod = read(&format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: default}},
+               spec: {{containers: [{{name: c, image: i}}]}}}}"
+        ));
+        merge(&mut pod.0, &read(more).0);
+        self.api.create(&PODS, &pod).await.unwrap()
+    }
+
+    /// A pod that asks for so much CPU, with a priority.
+    pub async fn pod_of(&self, name: &str, cpu: &str, priority: i32) -> Object {
+        let more = format!(
+            "{{spec: {{priority: {priority}, containers: [{{name: c, image: i, resources: {{requests: {{cpu: '{cpu}'}}}}}}]}}}}"
+        );
+        self.pod(name, &more).await
+    }
+
+    /// One object, which must be there.
+    pub async fn get(&self, of: &Resource, key: &str) -> Object {
+        self.api.get(of, &key.parse().unwrap()).await.unwrap()
+    }
+
+    /// One object, if it is there.
+    pub async fn find(&self, of: &Resource, key: &str) -> Option<Object> {
+        self.api.find(of, &key.parse().unwrap()).await.unwrap()
+    }
+
+    /// Changes an object, or a subresource of it.
+    pub async fn patch(&self, of: &Resource, key: &str, subresource: &str, change: &str) {
+        let key: Key = key.parse().unwrap();
+        self.api.patch(of, &key, subresource, Patch::Merge, &read(change)).await.unwrap();
+    }
+
+    /// Deletes an object at once.
+    pub async fn delete(&self, of: &Resource, key: &str) {
+        let options = DeleteOptions { grace_seconds: Some(0), ..DeleteOptions::default() };
+        self.api.delete(of, &key.parse().unwrap(), &options).await.unwrap();
+    }
+
+    /// Where a pod in `default` is.
+    pub async fn place(&self, pod: &str) -> String {
+        self.settle().await;
+        self.get(&PODS, &format!("default/{pod}")).await["spec"]["nodeName"].str().to_string()
+    }
+
+    /// The reason and message why a pod in `default` is nowhere.
+    pub async fn refusal(&self, pod: &str) -> (String, String) {
+        self.settle().await;
+        let pod = self.get(&PODS, &format!("default/{pod}")).await;
+        let condition = pod["status"]["conditions"].list().iter().find(|c| c["type"].str() == "PodScheduled");
+        let condition = condition.cloned().unwrap_or_default();
+        (condition["reason"].str().to_string(), condition["message"].str().to_string())
+    }
+
+    /// The messages of all events of a reason about a pod in `default`.
+    pub async fn events(&self, pod: &str, reason: &str) -> Vec<Object> {
+        self.settle().await;
+        let fields = format!("involvedObject.name={pod},reason={reason}");
+        self.api.list(&EVENTS, "default", &ListOptions { fields, ..Default::default() }).await.unwrap()
+    }
+
+    /// Lets everybody do what is to be done now. Time passes, but less than a second.
+    pub async fn settle(&self) {
+        self.pass(Duration::from_millis(300)).await;
+    }
+
+    /// Lets time pass.
+    pub async fn pass(&self, time: Duration) {
+        sleep(time).await;
+    }
+}
+
+fn client(server: &Server) -> Client {
+    Client::new(server.in_process(User::master("admin"), "kube-scheduler"), "default")
+}
+
+async fn create(api: &Api, text: &str) -> Object {
+    let object = read(text);
+    api.raw(Method::POST, &collection(&object), Some(&object)).await.unwrap()
+}
+
+/// An object from YAML or JSON.
+pub fn read(text: &str) -> Object {
+    let document = yaml::read(text.as_bytes()).unwrap();
+    Object(json::parse(json::to_string(&document.value).as_bytes()).unwrap())
+}
+
+/// Writes `more` over `value`, member by member.
+fn merge(value: &mut Value, more: &Value) {
+    for (key, more) in more.entries() {
+        match more {
+            Value::Map(_) => merge(value.entry(key), more),
+            more => value.set(key, more.clone()),
+        }
+    }
+}
+
+/// Where objects of this kind are made: kinds of several words have no other plural than theirs in lower case.
+fn collection(object: &Object) -> String {
+    let (version, kind) = (object["apiVersion"].str(), object["kind"].str().to_lowercase());
+    let root = if version.contains('/') { "/apis" } else { "/api" };
+    let plural = if kind.ends_with('s') { kind + "es" } else { kind + "s" };
+    let namespace = match object.namespace() {
+        "" => String::new(),
+        namespace => format!("/namespaces/{namespace}"),
+    };
+    format!("{root}/{version}{namespace}/{plural}")
+}

@@ -1,0 +1,87 @@
+//! Pods get the devices that they claim.
+
+use mizzen_sdk::resource::{PODS, RESOURCE_CLAIMS};
+
+use crate::cluster::Cluster;
+
+const POD: &str = "{spec: {resourceClaims: [{name: gpu, resourceClaimName: c}], containers: [{name: c, image: i, resources: {claims: [{name: gpu}]}}]}}";
+
+async fn slice(cluster: &Cluster, node: &str) {
+    cluster
+        .create(&format!(
+            "{{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {{name: s-{node}}}, spec: {{driver: gpu.example.com, nodeName: {node},
+               pool: {{name: {node}, generation: 1, resourceSliceCount: 1}},
+               devices: [{{name: d0, attributes: {{model: {{string: small}}}}, capacity: {{memory: {{value: 8Gi}}}}}},
+                         {{name: d1, attributes: {{model: {{string: large}}}}, capacity: {{memory: {{value: 40Gi}}}}}}]}}}}"
+        ))
+        .await;
+}
+
+async fn class(cluster: &Cluster) {
+    cluster
+        .create("{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: gpu}, spec: {selectors: [{cel: {expression: 'device.driver == \"gpu.example.com\"'}}]}}")
+        .await;
+}
+
+async fn claim(cluster: &Cluster, name: &str, expression: &str) {
+    cluster
+        .create(&format!(
+            "{{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {{name: {name}, namespace: default}}, spec: {{devices: {{requests:
+               [{{name: r, exactly: {{deviceClassName: gpu, selectors: [{{cel: {{expression: '{expression}'}}}}]}}}}]}}}}}}"
+        ))
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_gets_a_device_that_suits_it() {
+    let cluster = Cluster::start().await;
+    cluster.node("n1", "{}").await;
+    cluster.node("n2", "{}").await;
+    class(&cluster).await;
+    slice(&cluster, "n2").await;
+    claim(&cluster, "c", "device.capacity[\"gpu.example.com\"].memory.compareTo(quantity(\"16Gi\")) > 0")
+        .await;
+    cluster.pod("p", POD).await;
+    assert_eq!(cluster.place("p").await, "n2");
+    let claim = cluster.get(&RESOURCE_CLAIMS, "default/c").await;
+    let result = &claim["status"]["allocation"]["devices"]["results"][0];
+    assert_eq!((result["device"].str(), result["pool"].str(), result["request"].str()), ("d1", "n2", "r"));
+    assert_eq!(claim["status"]["reservedFor"][0]["name"].str(), "p");
+    assert!(claim.has_finalizer("resource.kubernetes.io/delete-protection"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_device_is_had_once() {
+    let cluster = Cluster::start().await;
+    cluster.node("n1", "{}").await;
+    class(&cluster).await;
+    slice(&cluster, "n1").await;
+    for name in ["c", "d"] {
+        claim(&cluster, name, "device.attributes[\"gpu.example.com\"].model == \"large\"").await;
+    }
+    cluster.pod("p", POD).await;
+    assert_eq!(cluster.place("p").await, "n1");
+    cluster.pod("q", &POD.replace("resourceClaimName: c", "resourceClaimName: d")).await;
+    let (_, message) = cluster.refusal("q").await;
+    let expected = "0/1 nodes are available: 1 cannot allocate all claims. still not schedulable, preemption: 0/1 nodes are \
+                    available: 1 Preemption is not helpful for scheduling.";
+    assert_eq!(message, expected);
+    // Another pod may use the claim that has it.
+    cluster.pod("r", POD).await;
+    assert_eq!(cluster.place("r").await, "n1");
+    assert_eq!(cluster.get(&RESOURCE_CLAIMS, "default/c").await["status"]["reservedFor"].list().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_waits_until_its_claim_is_there() {
+    let cluster = Cluster::start().await;
+    cluster.node("n1", "{}").await;
+    class(&cluster).await;
+    slice(&cluster, "n1").await;
+    cluster.pod("p", POD).await;
+    assert_eq!(cluster.place("p").await, "");
+    // It is not even tried.
+    assert!(cluster.get(&PODS, "default/p").await["status"]["conditions"].is_null());
+    claim(&cluster, "c", "true").await;
+    assert_eq!(cluster.place("p").await, "n1");
+}

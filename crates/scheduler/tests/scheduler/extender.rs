@@ -1,0 +1,224 @@
+//! Servers that are asked, too. They are real, and so is time.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mizzen_object::{Value, json, value};
+use mizzen_scheduler::Configuration;
+use mizzen_sdk::resource::PODS;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::cluster::Cluster;
+
+type Answer = fn(&str, &Value) -> (u16, Value);
+
+/// A server that answers, and remembers what it was asked.
+struct Extender {
+    port: u16,
+    asked: Arc<Mutex<Vec<(String, Value)>>>,
+}
+
+impl Extender {
+    async fn start(answer: Answer) -> Extender {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let asked: Arc<Mutex<Vec<(String, Value)>>> = Arc::default();
+        let memory = asked.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(stream, answer, memory.clone()));
+            }
+        });
+        Extender { port, asked }
+    }
+
+    fn asked(&self, verb: &str) -> Vec<Value> {
+        let asked = self.asked.lock().unwrap();
+        asked.iter().filter(|(path, _)| path.ends_with(verb)).map(|(_, body)| body.clone()).collect()
+    }
+}
+
+/// Reads requests and writes answers until the other side has enough.
+async fn serve(stream: TcpStream, answer: Answer, asked: Arc<Mutex<Vec<(String, Value)>>>) -> Option<()> {
+    let mut stream = BufReader::new(stream);
+    loop {
+        let (mut path, mut length) = (String::new(), 0);
+        loop {
+            let mut line = String::new();
+            if stream.read_line(&mut line).await.ok()? == 0 {
+                return None;
+            }
+            let line = line.trim_end().to_ascii_lowercase();
+            if line.is_empty() {
+                break;
+            }
+            if let Some(rest) = line.strip_prefix("post ") {
+                path = rest.split(' ').next()?.to_string();
+            }
+            if let Some(text) = line.strip_prefix("content-length:") {
+                length = text.trim().parse().ok()?;
+            }
+        }
+        let mut body = vec![0; length];
+        stream.read_exact(&mut body).await.ok()?;
+        let body = json::parse(&body).ok()?;
+        let (code, reply) = answer(&path, &body);
+        asked.lock().unwrap().push((path, body));
+        let text = json::to_string(&reply);
+        let head = format!(
+            "HTTP/1.1 {code} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            text.len()
+        );
+        stream.write_all(format!("{head}{text}").as_bytes()).await.ok()?;
+    }
+}
+
+async fn cluster(extender: &Extender, more: &str) -> Cluster {
+    let configuration = format!(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nextenders:\n- urlPrefix: http://127.0.0.1:{}/x\n  {more}\n",
+        extender.port
+    );
+    let configuration = Arc::new(Configuration::parse(configuration.as_bytes()).unwrap());
+    let cluster = Cluster::with(|options| options.configuration = configuration).await;
+    for name in ["n1", "n2"] {
+        cluster.node(name, "{}").await;
+    }
+    cluster
+}
+
+/// Looks at a pod until `done`.
+async fn wait(cluster: &Cluster, pod: &str, done: impl Fn(&Value) -> bool) -> Value {
+    let look = async {
+        loop {
+            let pod = cluster.get(&PODS, &format!("default/{pod}")).await;
+            if done(&pod) {
+                return pod.0;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), look).await.expect("it comes to that")
+}
+
+async fn place(cluster: &Cluster, pod: &str) -> String {
+    let pod = wait(cluster, pod, |pod| !pod["spec"]["nodeName"].str().is_empty()).await;
+    pod["spec"]["nodeName"].str().to_string()
+}
+
+async fn message(cluster: &Cluster, pod: &str) -> (String, String) {
+    let pod = wait(cluster, pod, |pod| !pod["status"]["conditions"].is_empty()).await;
+    let condition = &pod["status"]["conditions"][0];
+    (condition["reason"].str().to_string(), condition["message"].str().to_string())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_filters_nodes_and_says_why() {
+    let extender = Extender::start(|_, body| {
+        let both = body["NodeNames"].list().len() == 2;
+        (200, value!({"NodeNames": ["n2"], "FailedNodes": {"n1": "too loud"}, "Both": both}))
+    })
+    .await;
+    let cluster = cluster(&extender, "filterVerb: filter\n  nodeCacheCapable: true").await;
+    cluster.pod("p", "{}").await;
+    assert_eq!(place(&cluster, "p").await, "n2");
+    let asked = extender.asked("/x/filter");
+    assert_eq!(asked[0]["Pod"]["metadata"]["name"].str(), "p");
+    assert_eq!(asked[0]["NodeNames"].list().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn if_it_wants_no_node_its_reasons_are_told() {
+    let extender = Extender::start(|_, _| {
+        (200, value!({"Nodes": {"items": []}, "FailedNodes": {"n1": "too loud", "n2": "too loud"}}))
+    })
+    .await;
+    let cluster = cluster(&extender, "filterVerb: filter").await;
+    cluster.pod("p", "{}").await;
+    let (reason, message) = message(&cluster, "p").await;
+    assert_eq!(reason, "Unschedulable");
+    assert!(message.starts_with("0/2 nodes are available: 2 too loud. "), "{message}");
+    let asked = extender.asked("/x/filter");
+    assert_eq!(asked[0]["Nodes"]["items"][0]["status"]["allocatable"]["cpu"].str(), "4");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_scores_nodes() {
+    let extender =
+        Extender::start(|_, _| (200, value!([{"Host": "n1", "Score": 0}, {"Host": "n2", "Score": 10}])))
+            .await;
+    let cluster = cluster(&extender, "prioritizeVerb: prioritize\n  weight: 5").await;
+    for at in 0..3 {
+        cluster.pod(&format!("p{at}"), "{}").await;
+        assert_eq!(place(&cluster, &format!("p{at}")).await, "n2");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_binds_pods() {
+    let extender = Extender::start(|_, _| (200, value!({}))).await;
+    let cluster = cluster(&extender, "bindVerb: bind").await;
+    cluster.pod("p", "{}").await;
+    while extender.asked("/x/bind").is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let asked = &extender.asked("/x/bind")[0];
+    assert_eq!((asked["PodName"].str(), asked["PodNamespace"].str()), ("p", "default"));
+    assert!(["n1", "n2"].contains(&asked["Node"].str()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn its_failure_is_an_error_unless_it_can_be_left_out() {
+    let extender = Extender::start(|_, _| (500, value!({}))).await;
+    let strict = cluster(&extender, "filterVerb: filter").await;
+    strict.pod("p", "{}").await;
+    let (reason, message) = message(&strict, "p").await;
+    let url = format!("http://127.0.0.1:{}/x/filter", extender.port);
+    assert_eq!(reason, "SchedulerError");
+    assert_eq!(message, format!("failed filter with extender at URL {url}, code 500"));
+    let lenient = cluster(&extender, "filterVerb: filter\n  ignorable: true").await;
+    lenient.pod("p", "{}").await;
+    assert!(!place(&lenient, "p").await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_is_asked_only_about_what_it_manages() {
+    let extender = Extender::start(|_, _| (200, value!({"NodeNames": []}))).await;
+    let more = "filterVerb: filter\n  nodeCacheCapable: true\n  managedResources: [{name: example.com/gpu, ignoredByScheduler: true}]";
+    let cluster = cluster(&extender, more).await;
+    cluster.pod("plain", "{}").await;
+    assert!(!place(&cluster, "plain").await.is_empty());
+    assert!(extender.asked("/x/filter").is_empty());
+    cluster
+        .pod(
+            "gpu",
+            "{spec: {containers: [{name: c, image: i, resources: {limits: {example.com/gpu: '1'}}}]}}",
+        )
+        .await;
+    let (reason, _) = message(&cluster, "gpu").await;
+    assert_eq!((reason.as_str(), extender.asked("/x/filter").is_empty()), ("Unschedulable", false));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_has_a_say_in_who_must_go() {
+    let extender = Extender::start(|_, body| {
+        let victims = body["NodeNameToMetaVictims"].clone();
+        let mut left = Value::object();
+        left.set("n2", victims["n2"].clone());
+        (200, value!({"NodeNameToMetaVictims": left}))
+    })
+    .await;
+    let cluster = cluster(&extender, "preemptVerb: preempt\n  nodeCacheCapable: true").await;
+    for (name, node) in [("a", "n1"), ("b", "n2")] {
+        let more = format!(
+            "{{spec: {{nodeSelector: {{kubernetes.io/hostname: {node}}}, containers: [{{name: c, image: i, resources: {{requests: {{cpu: '3'}}}}}}]}}}}"
+        );
+        cluster.pod(name, &more).await;
+        assert_eq!(place(&cluster, name).await, node);
+    }
+    cluster.pod_of("vip", "3", 100).await;
+    wait(&cluster, "b", |pod| !pod["metadata"]["deletionTimestamp"].is_null()).await;
+    assert!(!cluster.get(&PODS, "default/a").await.is_going());
+    let vip = wait(&cluster, "vip", |pod| !pod["status"]["nominatedNodeName"].is_null()).await;
+    assert_eq!(vip["status"]["nominatedNodeName"].str(), "n2");
+}

@@ -1,0 +1,11 @@
+//! The scheduler against the real server, in process, on time that only passes when everybody waits.
+
+mod cluster;
+mod device;
+mod extender;
+mod messages;
+mod place;
+mod preempt;
+mod profile;
+mod volume;
+mod wait;

@@ -1,0 +1,143 @@
+//! Pods wait for their volumes.
+
+use std::time::Duration;
+
+use mizzen_sdk::resource::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS};
+
+use crate::cluster::Cluster;
+
+const POD: &str = "{spec: {volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]}}";
+
+async fn class(cluster: &Cluster, mode: &str, provisioner: &str) {
+    cluster
+        .create(&format!(
+            "{{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {{name: fast}}, provisioner: {provisioner}, volumeBindingMode: {mode}}}"
+        ))
+        .await;
+}
+
+async fn claim(cluster: &Cluster) {
+    cluster
+        .create("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: c, namespace: default}, spec: {accessModes: [ReadWriteOnce], storageClassName: fast, resources: {requests: {storage: 1Gi}}}}")
+        .await;
+}
+
+async fn volume(cluster: &Cluster, name: &str, node: &str, size: &str) {
+    cluster
+        .create(&format!(
+            "{{apiVersion: v1, kind: PersistentVolume, metadata: {{name: {name}}}, spec: {{capacity: {{storage: {size}}}, accessModes: [ReadWriteOnce],
+               storageClassName: fast, local: {{path: /x}}, nodeAffinity: {{required: {{nodeSelectorTerms: [{{matchExpressions:
+               [{{key: kubernetes.io/hostname, operator: In, values: [{node}]}}]}}]}}}}}}}}"
+        ))
+        .await;
+    cluster.patch(&PERSISTENT_VOLUMES, name, "status", "{status: {phase: Available}}").await;
+}
+
+/// Does what the volume controller does when a claim has its volume.
+async fn complete(cluster: &Cluster, volume: &str) {
+    let change = format!(
+        "{{metadata: {{annotations: {{pv.kubernetes.io/bind-completed: 'yes'}}}}, spec: {{volumeName: {volume}}}}}"
+    );
+    cluster.patch(&PERSISTENT_VOLUME_CLAIMS, "default/c", "", &change).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_not_there_or_not_bound_is_waited_for() {
+    let cluster = Cluster::start().await;
+    cluster.node("n1", "{}").await;
+    cluster.pod("p", POD).await;
+    let (_, message) = cluster.refusal("p").await;
+    assert_eq!(message, "0/1 nodes are available: persistentvolumeclaim \"c\" not found. not found");
+    class(&cluster, "Immediate", "example.com/x").await;
+    claim(&cluster).await;
+    let (_, message) = cluster.refusal("p").await;
+    assert_eq!(
+        message,
+        "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found"
+    );
+    volume(&cluster, "v1", "n1", "2Gi").await;
+    complete(&cluster, "v1").await;
+    cluster.pass(Duration::from_secs(5)).await;
+    assert_eq!(cluster.place("p").await, "n1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_is_made_where_the_pod_will_be() {
+    let cluster = Cluster::start().await;
+    cluster.node("n1", "{}").await;
+    class(&cluster, "WaitForFirstConsumer", "example.com/x").await;
+    claim(&cluster).await;
+    cluster.pod("p", POD).await;
+    assert_eq!(cluster.place("p").await, "");
+    let claim = cluster.get(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
+    assert_eq!(claim.annotation("volume.kubernetes.io/selected-node"), Some("n1"));
+    assert_eq!(cluster.get(&PODS, "default/p").await["status"]["nominatedNodeName"].str(), "n1");
+    volume(&cluster, "made", "n1", "1Gi").await;
+    complete(&cluster, "made").await;
+    cluster.pass(Duration::from_secs(2)).await;
+    assert_eq!(cluster.place("p").await, "n1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_smallest_volume_that_suits_is_bound() {
+    let cluster = Cluster::start().await;
+    for name in ["n1", "n2"] {
+        cluster.node(name, "{}").await;
+    }
+    class(&cluster, "WaitForFirstConsumer", "kubernetes.io/no-provisioner").await;
+    claim(&cluster).await;
+    cluster.pod("p", POD).await;
+    let (_, message) = cluster.refusal("p").await;
+    assert!(
+        message.starts_with(
+            "0/2 nodes are available: 2 node(s) didn't find available persistent volumes to bind. "
+        ),
+        "{message}"
+    );
+    volume(&cluster, "large", "n2", "5Gi").await;
+    volume(&cluster, "small", "n2", "2Gi").await;
+    volume(&cluster, "tiny", "n1", "1Mi").await;
+    cluster.pass(Duration::from_secs(3)).await;
+    let small = cluster.get(&PERSISTENT_VOLUMES, "small").await;
+    let large = cluster.get(&PERSISTENT_VOLUMES, "large").await;
+    let bound = if small["spec"]["claimRef"].is_null() { large } else { small };
+    assert_eq!(bound["spec"]["claimRef"]["name"].str(), "c");
+    assert_eq!(bound.annotation("pv.kubernetes.io/bound-by-controller"), Some("yes"));
+    complete(&cluster, bound.name()).await;
+    cluster.pass(Duration::from_secs(2)).await;
+    assert_eq!(cluster.place("p").await, "n2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_volume_never_comes_is_tried_again() {
+    let cluster = Cluster::start().await;
+    cluster.node("n1", "{}").await;
+    class(&cluster, "WaitForFirstConsumer", "example.com/x").await;
+    claim(&cluster).await;
+    cluster.pod("p", POD).await;
+    cluster.pass(Duration::from_secs(602)).await;
+    let (reason, message) = cluster.refusal("p").await;
+    assert_eq!(reason, "SchedulerError");
+    assert_eq!(
+        message,
+        "running PreBind plugin \"VolumeBinding\": binding volumes: context deadline exceeded"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_one_pod_has_a_claim_for_one() {
+    let cluster = Cluster::start().await;
+    cluster.node("n1", "{}").await;
+    class(&cluster, "Immediate", "example.com/x").await;
+    cluster
+        .create("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: c, namespace: default, annotations: {pv.kubernetes.io/bind-completed: 'yes'}}, spec: {accessModes: [ReadWriteOncePod], storageClassName: fast, volumeName: v1, resources: {requests: {storage: 1Gi}}}}")
+        .await;
+    volume(&cluster, "v1", "n1", "1Gi").await;
+    cluster.pod("a", POD).await;
+    assert_eq!(cluster.place("a").await, "n1");
+    cluster.pod("b", POD).await;
+    let (_, message) = cluster.refusal("b").await;
+    assert!(message.starts_with("0/1 nodes are available: 1 node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode. "), "{message}");
+    cluster.delete(&PODS, "default/a").await;
+    assert_eq!(cluster.place("b").await, "n1");
+}
