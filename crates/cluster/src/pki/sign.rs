@@ -215,7 +215,7 @@ mod tests {
         let authority = Authority::in_memory().unwrap();
         let (request, _) = request(&rcgen::PKCS_ECDSA_P256_SHA256);
         let serial = || {
-            let der = pem_to_der(&authority.sign(&order(&request, &["client auth"])).unwrap());
+            let der = pem_to_der(&Sign::sign(&authority, &order(&request, &["client auth"])).unwrap());
             X509Certificate::from_der(&der).unwrap().1.raw_serial().to_vec()
         };
         assert_ne!(serial(), serial());
@@ -236,7 +236,7 @@ mod tests {
     fn an_unknown_use_is_refused() {
         let authority = Authority::in_memory().unwrap();
         let (request, _) = request(&rcgen::PKCS_ECDSA_P256_SHA256);
-        let error = authority.sign(&order(&request, &["world domination"])).unwrap_err();
+        let error = Sign::sign(&authority, &order(&request, &["world domination"])).unwrap_err();
         assert_eq!(error, "unrecognized usage values: [\"world domination\"]");
     }
 }

@@ -6,6 +6,7 @@ mod client;
 mod process;
 
 mod access;
+mod converge;
 mod crash;
 mod definitions;
 mod http;

@@ -1,0 +1,102 @@
+//! What a world looks like: everything that must not depend on luck.
+
+use mizzen_object::Value;
+use mizzen_sdk::api::Api;
+use mizzen_sdk::resource::{
+    CONFIG_MAPS, CONTROLLER_REVISIONS, DAEMON_SETS, DEPLOYMENTS, ENDPOINT_SLICES, JOBS, NAMESPACES, NODES,
+    POD_DISRUPTION_BUDGETS, PODS, REPLICA_SETS, RESOURCE_QUOTAS, SERVICE_ACCOUNTS, SERVICES, STATEFUL_SETS,
+};
+use mizzen_sdk::{Object, Resource};
+
+const KINDS: [Resource; 15] = [
+    NAMESPACES,
+    NODES,
+    SERVICE_ACCOUNTS,
+    CONFIG_MAPS,
+    SERVICES,
+    RESOURCE_QUOTAS,
+    DEPLOYMENTS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+    DAEMON_SETS,
+    CONTROLLER_REVISIONS,
+    JOBS,
+    PODS,
+    ENDPOINT_SLICES,
+    POD_DISRUPTION_BUDGETS,
+];
+
+/// A line per object, in order.
+pub async fn draw(api: &Api) -> String {
+    let mut lines = Vec::new();
+    for kind in &KINDS {
+        let objects = api.list(kind, "", &Default::default()).await.unwrap();
+        let mut drawn: Vec<String> = objects.iter().map(|object| line(kind, object)).collect();
+        drawn.sort();
+        lines.extend(drawn);
+    }
+    lines.join("\n") + "\n"
+}
+
+fn line(kind: &Resource, object: &Object) -> String {
+    let what = match &*kind.kind {
+        "Pod" => pod(object),
+        "EndpointSlice" => endpoints(object),
+        "Namespace" | "Node" | "ServiceAccount" | "ConfigMap" | "Service" | "ControllerRevision" => {
+            String::new()
+        }
+        _ => format!("{} {}", numbers(&object["status"]), conditions(object)),
+    };
+    let going = if object.is_going() { " going" } else { "" };
+    let owner = object.controller().map(|owner| format!(" of {}", owner["name"].str())).unwrap_or_default();
+    format!("{} {}/{}{owner}{going} {what}", kind.kind, object.namespace(), name(object)).trim_end().into()
+}
+
+/// A generated name ends in chance, and that of a pod of a job is all the same.
+fn name(object: &Object) -> String {
+    match object["metadata"]["generateName"].str() {
+        "" => object.name().into(),
+        prefix => format!("{prefix}*"),
+    }
+}
+
+fn pod(pod: &Object) -> String {
+    let conditions = pod["status"]["conditions"].list();
+    let is_ready = conditions.iter().any(|one| one["type"].str() == "Ready" && one["status"].str() == "True");
+    let image = pod["spec"]["containers"][0]["image"].str();
+    let finalizers = pod["metadata"]["finalizers"].list().len();
+    let ready = if is_ready { " ready" } else { "" };
+    format!("{image} {}{ready} finalizers={finalizers}", pod["status"]["phase"].str())
+}
+
+fn endpoints(slice: &Object) -> String {
+    let ready = |one: &&Value| one["conditions"]["ready"].bool();
+    format!("{} ready", slice["endpoints"].list().iter().filter(ready).count())
+}
+
+/// What a status counts.
+fn numbers(status: &Value) -> String {
+    let mut numbers: Vec<String> = Vec::new();
+    for (field, value) in status.entries() {
+        match value {
+            Value::Int(number) if field != "observedGeneration" => numbers.push(format!("{field}={number}")),
+            Value::Map(map) if field == "used" => {
+                numbers.extend(map.iter().map(|(name, amount)| format!("{name}={}", amount.str())));
+            }
+            Value::String(text) if field.ends_with("Indexes") => numbers.push(format!("{field}={text}")),
+            _ => {}
+        }
+    }
+    numbers.sort();
+    numbers.join(" ")
+}
+
+fn conditions(object: &Object) -> String {
+    let mut all: Vec<String> = object["status"]["conditions"]
+        .list()
+        .iter()
+        .map(|one| format!("{}={}/{}", one["type"].str(), one["status"].str(), one["reason"].str()))
+        .collect();
+    all.sort();
+    all.join(" ")
+}

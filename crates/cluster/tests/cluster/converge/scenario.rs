@@ -1,0 +1,72 @@
+//! What people do, and when.
+
+/// What happens in one world.
+pub struct Scenario {
+    pub name: &'static str,
+    pub steps: &'static [Step],
+}
+
+/// Something that somebody does, and how long nobody does anything after it.
+pub struct Step {
+    pub action: Action,
+    pub seconds: u64,
+}
+
+pub enum Action {
+    /// Objects in YAML.
+    Apply(&'static str),
+    /// An object goes, and its dependents with it or not.
+    Delete { path: &'static str, propagation: &'static str },
+}
+
+const fn apply(text: &'static str, seconds: u64) -> Step {
+    Step { action: Action::Apply(text), seconds }
+}
+
+const fn delete(path: &'static str, propagation: &'static str, seconds: u64) -> Step {
+    Step { action: Action::Delete { path, propagation }, seconds }
+}
+
+pub static SCENARIOS: [Scenario; 7] = [
+    Scenario {
+        name: "a deployment is rolled out, updated and scaled",
+        steps: &[
+            apply(include_str!("web.yaml"), 15),
+            apply(include_str!("web-v2.yaml"), 15),
+            apply(
+                "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: default}, spec: {replicas: 2, \
+                 selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {containers: \
+                 [{name: web, image: 'web:2'}]}}}}",
+                10,
+            ),
+        ],
+    },
+    Scenario {
+        name: "a stateful set is updated and scaled",
+        steps: &[apply(include_str!("store.yaml"), 20), apply(include_str!("store-v2.yaml"), 20)],
+    },
+    Scenario {
+        name: "a daemon set is updated",
+        steps: &[apply(include_str!("agent.yaml"), 15), apply(include_str!("agent-v2.yaml"), 15)],
+    },
+    Scenario { name: "a job counts to four", steps: &[apply(include_str!("count.yaml"), 40)] },
+    Scenario {
+        name: "owners go, and dependents with them or not",
+        steps: &[
+            apply(include_str!("web.yaml"), 10),
+            delete("/apis/apps/v1/namespaces/default/deployments/web", "Foreground", 10),
+            apply(include_str!("store.yaml"), 10),
+            delete("/apis/apps/v1/namespaces/default/statefulsets/store", "Background", 5),
+            apply(include_str!("agent.yaml"), 10),
+            delete("/apis/apps/v1/namespaces/default/daemonsets/agent", "Orphan", 10),
+        ],
+    },
+    Scenario {
+        name: "a namespace goes with all that is in it",
+        steps: &[apply(include_str!("shop.yaml"), 15), delete("/api/v1/namespaces/shop", "Background", 15)],
+    },
+    Scenario {
+        name: "a quota lets in three of five",
+        steps: &[apply(include_str!("quota.yaml"), 5), apply(include_str!("many.yaml"), 20)],
+    },
+];

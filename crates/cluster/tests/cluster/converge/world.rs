@@ -1,0 +1,178 @@
+//! A whole cluster in one thread, on time that passes when everybody waits.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::Client;
+use mizzen_apiserver::{Options, Plugins, Server, User};
+use mizzen_controllers as controllers;
+use mizzen_node as node;
+use mizzen_object::seam::{Clock, Random};
+use mizzen_object::{Value, yaml};
+use mizzen_registry::{Registry, Store};
+use mizzen_scheduler as scheduler;
+use mizzen_sdk::Object;
+use mizzen_sdk::api::Api;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use super::picture;
+use super::scenario::{Action, Step};
+use super::trouble::{Dice, Troubled};
+
+/// The time at which every world begins.
+const BEGIN: i64 = 1_700_000_000;
+
+pub struct World {
+    server: Server,
+    /// The user, on whose way nothing goes wrong.
+    api: Api,
+    clock: Virtual,
+    dice: Dice,
+    trouble: Arc<AtomicBool>,
+    loops: Option<Loops>,
+}
+
+/// Everything that runs beside the server. It stops when this is dropped.
+struct Loops {
+    _controllers: controllers::Handle,
+    _scheduler: scheduler::Handle,
+    _nodes: JoinSet<()>,
+}
+
+/// The time of day, which passes as tokio's does.
+#[derive(Clone, Copy)]
+struct Virtual {
+    began: Instant,
+}
+
+impl Virtual {
+    fn timestamp(self) -> Timestamp {
+        let passed = SignedDuration::try_from(self.began.elapsed()).unwrap();
+        Timestamp::from_second(BEGIN).unwrap() + passed
+    }
+}
+
+impl Clock for Virtual {
+    fn now(&self) -> (i64, u32) {
+        let now = self.timestamp();
+        (now.as_second(), now.subsec_nanosecond() as u32)
+    }
+}
+
+impl Random for Dice {
+    fn fill(&self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(4) {
+            chunk.copy_from_slice(&self.next().to_le_bytes()[..chunk.len()]);
+        }
+    }
+}
+
+impl World {
+    pub async fn new(dice: Dice) -> World {
+        let clock = Virtual { began: Instant::now() };
+        let store = Store::in_memory(Default::default());
+        let registry = Registry::new(store, Arc::new(clock), Arc::new(dice.clone()));
+        let server = Server::new(registry, Options { plugins: Plugins::alone(), ..Options::default() });
+        server.start().await;
+        let api = Api::new(Client::new(server.in_process(User::master("admin"), "kubectl"), "default"));
+        let world = World { server, api, clock, dice, trouble: Arc::default(), loops: None };
+        for name in ["default", "kube-system", "kube-node-lease"] {
+            world.apply(&format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}")).await;
+        }
+        world
+    }
+
+    /// Kills the loops that run, and starts new ones that know nothing.
+    pub async fn start(&mut self) {
+        self.loops = None;
+        let clock = self.clock;
+        let clock: mizzen_sdk::seam::Clock = Arc::new(move || clock.timestamp());
+        let chance = self.chance();
+        let client = self.client();
+        let mut options = controllers::Options::new(Arc::new(move |_| client.clone()));
+        (options.clock, options.chance) = (clock.clone(), chance.clone());
+        let mut placing = scheduler::Options::new(self.client());
+        (placing.clock, placing.chance) = (clock.clone(), chance);
+        let mut nodes = node::Options::simulated(self.client(), 2);
+        nodes.clock = clock;
+        self.loops = Some(Loops {
+            _controllers: controllers::start(options),
+            _scheduler: scheduler::start(placing).unwrap(),
+            _nodes: JoinSet::from_iter([node::run(nodes)]),
+        });
+    }
+
+    fn chance(&self) -> mizzen_sdk::seam::Chance {
+        let dice = self.dice.clone();
+        Arc::new(move || dice.fraction())
+    }
+
+    fn client(&self) -> Client {
+        let inner = self.server.in_process(User::master("system:loops"), "loops");
+        Client::new(Troubled { inner, dice: self.dice.clone(), is_on: self.trouble.clone() }, "default")
+    }
+
+    /// Whether things go wrong from now on.
+    pub fn trouble(&self, is_on: bool) {
+        self.trouble.store(is_on, Ordering::Relaxed);
+    }
+
+    pub async fn pass(&self, time: Duration) {
+        sleep(time).await;
+    }
+
+    /// Lets time pass in which the loops may be killed.
+    pub async fn suffer(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            self.pass(Duration::from_secs(1)).await;
+            if self.dice.percent(10) {
+                self.start().await;
+            }
+        }
+    }
+
+    pub async fn perform(&self, step: &Step) {
+        match &step.action {
+            Action::Apply(text) => self.apply(text).await,
+            Action::Delete { path, propagation } => {
+                let mut options = Value::object();
+                options.set("kind", "DeleteOptions");
+                options.set("apiVersion", "v1");
+                options.set("propagationPolicy", *propagation);
+                self.api.raw(http::Method::DELETE, path, Some(&options)).await.unwrap();
+            }
+        }
+    }
+
+    /// Applies objects, as `kubectl apply --server-side` does.
+    async fn apply(&self, text: &str) {
+        for text in text.split("---\n") {
+            let object = Object(yaml::read(text.as_bytes()).unwrap().value);
+            let path = format!("{}/{}?fieldManager=kubectl&force=true", collection(&object), object.name());
+            self.patch(&path, &object).await;
+        }
+    }
+
+    async fn patch(&self, path: &str, object: &Object) {
+        let body = mizzen_object::json::to_string(object);
+        let request = http::Request::patch(path).header("content-type", "application/apply-patch+yaml");
+        self.api.client().request_text(request.body(body.into()).unwrap()).await.unwrap();
+    }
+
+    pub async fn picture(&self) -> String {
+        picture::draw(&self.api).await
+    }
+}
+
+/// Where objects of this kind live.
+fn collection(object: &Object) -> String {
+    let (version, kind) = (object["apiVersion"].str(), object["kind"].str().to_lowercase());
+    let root = if version.contains('/') { "/apis" } else { "/api" };
+    match object.namespace() {
+        "" => format!("{root}/{version}/{kind}s"),
+        namespace => format!("{root}/{version}/namespaces/{namespace}/{kind}s"),
+    }
+}
