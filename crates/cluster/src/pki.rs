@@ -154,10 +154,10 @@ impl Authority {
             params.subject_alt_names.push(SanType::DnsName(name.try_into()?));
         }
         params.subject_alt_names.extend(addresses.iter().map(|address| SanType::IpAddress(*address)));
-        self.sign(&params)
+        self.issue(&params)
     }
 
-    fn sign(&self, params: &CertificateParams) -> Result<Signed, PkiError> {
+    fn issue(&self, params: &CertificateParams) -> Result<Signed, PkiError> {
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, &self.issuer)?;
         Ok(Signed { certificate: certificate.pem(), key: key.serialize_pem() })

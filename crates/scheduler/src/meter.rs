@@ -69,10 +69,7 @@ impl Meter {
         let mut text = String::from("# TYPE scheduler_schedule_attempts_total counter\n");
         for (outcome, name) in OUTCOMES {
             let count = counts.attempts[outcome as usize].0;
-            let _ = writeln!(
-                text,
-                "scheduler_schedule_attempts_total{{profile=\"default-scheduler\",result=\"{name}\"}} {count}"
-            );
+            let _ = writeln!(text, "scheduler_schedule_attempts_total{{result=\"{name}\"}} {count}");
         }
         text += "# TYPE scheduler_scheduling_attempt_duration_seconds summary\n";
         for (outcome, name) in OUTCOMES {

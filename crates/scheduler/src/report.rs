@@ -31,6 +31,18 @@ pub(crate) struct Report {
     pub nominated: Option<Str>,
 }
 
+impl Report {
+    /// This and what was to be written before, as one.
+    fn after(self, earlier: Option<Report>) -> Report {
+        let Some(earlier) = earlier else { return self };
+        Report {
+            condition: self.condition.or(earlier.condition),
+            nominated: self.nominated.or(earlier.nominated),
+            pod: self.pod,
+        }
+    }
+}
+
 /// Writes reports, for each pod one after the other.
 pub(crate) struct Reports {
     api: Api,
@@ -48,7 +60,7 @@ impl Reports {
     /// Writes a report, now or after what is being written. What is newer replaces what waits.
     pub fn send(&mut self, report: Report) {
         if let Some(next) = self.busy.get_mut(&report.pod.uid) {
-            *next = Some(report);
+            *next = Some(report.after(next.take()));
             return;
         }
         let Some(change) = change(&report, &time::from_unix((self.clock)().as_second())) else { return };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kube::Client;
 use mizzen_sdk::api::Api;
 use mizzen_sdk::informer::Factory;
+use mizzen_sdk::metrics;
 use mizzen_sdk::seam::{self, Chance, Clock};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -20,7 +21,7 @@ use crate::scheduler::Scheduler;
 pub struct Options {
     /// Reads and writes under the scheduler's name.
     pub api: Api,
-    /// What follows objects; others may share it.
+    /// What follows objects.
     pub informers: Factory,
     /// The time of day.
     pub clock: Clock,
@@ -51,8 +52,9 @@ impl Options {
 #[error("{0}")]
 pub struct StartError(String);
 
-/// A scheduler at work. It stops when this is dropped.
+/// A scheduler at work. It stops when this is dropped, and what it follows with it.
 pub struct Handle {
+    informers: Factory,
     synced: watch::Receiver<bool>,
     meter: Meter,
     _tasks: JoinSet<()>,
@@ -79,7 +81,7 @@ pub fn start(options: Options) -> Result<Handle, StartError> {
         // Handlers listen for as long as somebody holds their registrations.
         std::future::pending::<()>().await;
     });
-    Ok(Handle { synced, meter, _tasks: tasks })
+    Ok(Handle { informers: options.informers, synced, meter, _tasks: tasks })
 }
 
 impl Handle {
@@ -89,8 +91,14 @@ impl Handle {
         let _ = synced.wait_for(|synced| *synced).await;
     }
 
-    /// How it is doing, in Prometheus' text form.
+    /// How it is doing, and its caches, in Prometheus' text form.
     pub fn metrics_text(&self) -> String {
-        self.meter.text()
+        metrics::join([self.meter.text(), self.informers.metrics_text()])
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.informers.stop();
     }
 }

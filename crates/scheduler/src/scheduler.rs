@@ -1,6 +1,7 @@
 //! The loop: hear what happened, try the next pod.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mizzen_object::Str;
 use mizzen_sdk::Object;
@@ -29,6 +30,10 @@ use crate::run::Options;
 use crate::tell::{Herald, Note, Told};
 use crate::world::World;
 
+/// How many pods are tried before others have a turn.
+const TURN: u32 = 8;
+/// How often it is noted how much there is of everything.
+const NOTE_EVERY: Duration = Duration::from_secs(1);
 /// How many pods may be on their way to their nodes.
 const MOST_IN_FLIGHT: usize = 512;
 
@@ -54,6 +59,7 @@ pub(crate) struct Scheduler {
     pub sender: Sender<Letter>,
     pub meter: Meter,
     pub is_synced: bool,
+    noted: Option<Instant>,
     /// Pods for which others were just let go.
     pub holding: Vec<Str>,
 }
@@ -101,12 +107,14 @@ impl Scheduler {
             sender,
             meter,
             is_synced: false,
+            noted: None,
             holding: Vec::new(),
         }
     }
 
     /// Schedules until nobody is there any more.
     pub async fn run(mut self, mut inbox: Receiver<Letter>) {
+        let mut n_tried = 0;
         loop {
             while let Ok(letter) = inbox.try_recv() {
                 self.take_in(letter);
@@ -114,7 +122,10 @@ impl Scheduler {
             self.flush();
             if let Some(waiting) = self.next() {
                 self.try_one(waiting).await;
-                tokio::task::yield_now().await;
+                n_tried += 1;
+                if n_tried % TURN == 0 {
+                    tokio::task::yield_now().await;
+                }
                 continue;
             }
             self.note_levels();
@@ -135,7 +146,11 @@ impl Scheduler {
         if may { self.queue.pop() } else { None }
     }
 
-    fn note_levels(&self) {
+    fn note_levels(&mut self) {
+        if self.noted.is_some_and(|noted| noted.elapsed() < NOTE_EVERY) {
+            return;
+        }
+        self.noted = Some(Instant::now());
         let cache = &self.world.cache;
         let sizes = [cache.order().len(), cache.n_pods(), self.flight.len()];
         self.meter.levels(self.queue.depths(), sizes, self.herald.dropped());

@@ -106,6 +106,8 @@ impl Bind {
             }
         }
         let scheduled = value!({ "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": (&self.now) });
+        // What was hoped for is so, or is not any more.
+        pod.entry("status").remove("nominatedNodeName");
         let conditions = pod.entry("status").entry("conditions").make_list();
         match conditions.iter_mut().find(|condition| condition["type"].str() == "PodScheduled") {
             Some(condition) => *condition = scheduled,

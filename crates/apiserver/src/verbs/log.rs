@@ -64,8 +64,10 @@ fn query(query: &Query, name: &str) -> Result<String, Status> {
     let mut violations = Violations::default();
     let number = |key: &str| query.int(key).map_err(Status::bad_request);
     let (limit, since, tail) = (number("limitBytes")?, number("sinceSeconds")?, number("tailLines")?);
-    let since_time =
-        time::parse_time(query.text("sinceTime")).map_err(|error| Status::bad_request(error.to_string()))?;
+    let since_time = match query.text("sinceTime") {
+        "" => None,
+        text => time::parse_time(text).map_err(|error| Status::bad_request(error.to_string()))?,
+    };
     if let Some(tail) = tail.filter(|tail| *tail < 0) {
         violations.invalid("tailLines", tail, "must be greater than or equal to 0");
     }

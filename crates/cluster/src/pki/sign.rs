@@ -3,7 +3,9 @@
 use mizzen_apiserver::seams::SystemRandom;
 use mizzen_controllers::{Order, Sign};
 use mizzen_object::seam::Random as _;
-use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, IsCa, KeyUsagePurpose, SanType, SerialNumber};
+use rcgen::{
+    CertificateParams, CustomExtension, ExtendedKeyUsagePurpose, KeyUsagePurpose, SanType, SerialNumber,
+};
 use time::OffsetDateTime;
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
@@ -43,7 +45,7 @@ impl Authority {
         params.not_before = moment(order.not_before)?;
         params.not_after = moment(order.not_after.min(end))?;
         params.serial_number = Some(serial());
-        params.is_ca = IsCa::ExplicitNoCa;
+        params.custom_extensions = vec![no_authority()];
         params.use_authority_key_identifier_extension = true;
         params.subject_alt_names = alternative_names(request)?;
         for usage in &order.usages {
@@ -62,6 +64,15 @@ impl Authority {
         let (_, own) = X509Certificate::from_der(&self.der).map_err(|error| error.to_string())?;
         Ok(own.validity().not_after.timestamp())
     }
+}
+
+/// Says that a certificate signs no others. By `rcgen`'s own means it would also say which key it has, and that is not
+/// known yet.
+fn no_authority() -> CustomExtension {
+    const EMPTY_SEQUENCE: [u8; 2] = [0x30, 0];
+    let mut extension = CustomExtension::from_oid_content(&[2, 5, 29, 19], EMPTY_SEQUENCE.to_vec());
+    extension.set_criticality(true);
+    extension
 }
 
 fn serial() -> SerialNumber {
@@ -147,7 +158,8 @@ fn use_of(usage: &str) -> Option<Use> {
 
 #[cfg(test)]
 mod tests {
-    use rcgen::{CertificateSigningRequest, DnType, KeyPair};
+    use rcgen::{CertificateSigningRequest, DnType, IsCa, KeyPair};
+    use x509_parser::oid_registry::OID_X509_EXT_SUBJECT_KEY_IDENTIFIER;
 
     use super::super::pem_to_der;
     use super::*;
@@ -194,7 +206,8 @@ mod tests {
             assert!(extended.server_auth && !extended.client_auth);
             let usage = certificate.key_usage().unwrap().unwrap().value;
             assert!(usage.digital_signature() && usage.key_encipherment() && !usage.key_cert_sign());
-            assert!(!certificate.is_ca());
+            assert!(!certificate.is_ca() && certificate.basic_constraints().unwrap().unwrap().critical);
+            assert!(!certificate.iter_extensions().any(|one| one.oid == OID_X509_EXT_SUBJECT_KEY_IDENTIFIER));
         }
     }
 

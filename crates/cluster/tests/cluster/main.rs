@@ -12,5 +12,6 @@ mod definitions;
 mod http;
 mod kubectl;
 mod layers;
+mod nodes;
 mod start;
 mod stop;

@@ -48,7 +48,7 @@ impl Metrics {
     ) -> Result<Samples, String> {
         let query = query(&[("labelSelector", selector), ("metricLabelSelector", metric_selector)]);
         let root = self.custom_root().await?;
-        let path = format!("{root}/namespaces/{namespace}/pods/%2A/{metric}{query}");
+        let path = format!("{root}/namespaces/{namespace}/pods/*/{metric}{query}");
         let asked = self.items(&path, &format!("pods.{CUSTOM}"), "*", "custom metrics").await;
         Ok(sample::of_pods(&asked?))
     }

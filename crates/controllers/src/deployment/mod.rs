@@ -73,10 +73,7 @@ impl Deployments {
             return Ok(After::Done);
         }
         let deployment = entry.read()?;
-        let selector = LabelSelector::of(&deployment["spec"]["selector"]).unwrap_or_default();
-        if selector.is_empty() {
-            return self.refuse(deployment).await;
-        }
+        let Some(selector) = wake::selector(&deployment) else { return self.refuse(deployment).await };
         let sets = self.claim(&deployment, &selector).await?;
         let sets = Sets::of(&deployment, sets);
         Rollout { all: self, deployment, sets }.step().await

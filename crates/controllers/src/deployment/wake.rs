@@ -10,6 +10,8 @@ use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::{DEPLOYMENTS, REPLICA_SETS};
 use mizzen_sdk::{Key, Object};
 
+use crate::select;
+
 /// What handlers need.
 #[derive(Clone)]
 pub struct Wake {
@@ -21,6 +23,7 @@ pub struct Wake {
 impl Wake {
     /// Listens to deployments, sets and pods.
     pub fn listen(&self, pods: &Informer<Object>) {
+        select::index_selectors(&self.deployments, selector);
         let queue = self.queue.clone();
         self.deployments.add_handler(move |event: Event<Object>| queue.add(event.key().clone()));
         let wake = self.clone();
@@ -87,14 +90,15 @@ impl Wake {
 
     /// Wakes every deployment that could adopt an orphan.
     fn offer(&self, orphan: &Object) {
-        let deployments = self.deployments.lister().namespaced(orphan.namespace()).list().unwrap_or_default();
-        for deployment in deployments {
-            let selector = LabelSelector::of(&deployment["spec"]["selector"]).unwrap_or_default();
-            if !selector.is_empty() && selector.matches(|name| orphan.label(name)) {
-                self.queue.add(deployment.key());
-            }
-        }
+        let labels = &orphan["metadata"]["labels"];
+        let deployments = select::selecting(&self.deployments, orphan.namespace(), labels, selector);
+        deployments.into_iter().for_each(|deployment| self.queue.add(deployment.key()));
     }
+}
+
+/// What a deployment selects; none for nothing.
+pub fn selector(deployment: &Value) -> Option<LabelSelector> {
+    LabelSelector::of(&deployment["spec"]["selector"]).filter(|selector| !selector.is_empty())
 }
 
 /// The object that an owner reference names, unless another has its name by now.

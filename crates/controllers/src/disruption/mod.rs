@@ -51,11 +51,12 @@ pub fn start(context: &Context) -> Work {
     index_selectors(&budgets, selector);
     let todo = queue.clone();
     budgets.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
-    pods.add_handler(pod_changed(&context, &budgets, &queue));
-    let (todo, now) = (stale.clone(), context.clone());
+    let (mut guarded, todo, clock) =
+        (pod_changed(&context, &budgets, &queue), stale.clone(), context.clone());
     pods.add_handler(move |event: Event<Object>| {
-        let pod = event.object().object().unwrap_or_default();
-        if let Some(left) = stale::remaining(&pod, now.now().as_second()) {
+        let Ok(pod) = event.object().object() else { return };
+        guarded(&event, &pod);
+        if let Some(left) = stale::remaining(&pod, clock.now().as_second()) {
             todo.add_after(pod.key(), left);
         }
     });
@@ -78,10 +79,9 @@ fn pod_changed(
     context: &Context,
     budgets: &Informer<Object>,
     queue: &Queue<Key>,
-) -> impl FnMut(Event<Object>) + Send + 'static {
+) -> impl FnMut(&Event<Object>, &Object) + Send + 'static {
     let (context, budgets, queue) = (context.clone(), budgets.clone(), queue.clone());
-    move |event| {
-        let Ok(pod) = event.object().object() else { return };
+    move |event, pod| {
         let guards = selecting(&budgets, pod.namespace(), &pod["metadata"]["labels"], selector);
         if let [first, _, ..] = guards.as_slice() {
             let (namespace, name) = (pod.namespace(), pod.name());
@@ -89,9 +89,9 @@ fn pod_changed(
                 "Pod {namespace:?}/{name:?} matches multiple PodDisruptionBudgets.  Chose {:?} arbitrarily.",
                 first.name()
             );
-            context.record(&PODS, &pod, Note::warning("MultiplePodDisruptionBudgets", "Guarding", text));
+            context.record(&PODS, pod, Note::warning("MultiplePodDisruptionBudgets", "Guarding", text));
         }
-        let before = match &event {
+        let before = match event {
             Event::Updated { old, .. } => old.object().ok(),
             _ => None,
         };

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use mizzen_object::select::LabelSelector;
-use mizzen_object::value;
+use mizzen_object::{Value, value};
+use mizzen_sdk::cache::Entry;
 use mizzen_sdk::expectations::Expectations;
 use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::{PODS, REPLICA_SETS, REPLICATION_CONTROLLERS};
@@ -23,7 +24,7 @@ use crate::common::fresh::Written;
 use crate::common::pod::until_available;
 use crate::common::pods::Owner;
 use crate::common::{owned, template};
-use crate::{After, Context, Error, Reconcile, Work};
+use crate::{After, Context, Error, Reconcile, Work, select};
 use facts::{Facts, Known};
 use plan::Plan;
 use status::Seen;
@@ -39,8 +40,8 @@ pub struct Face {
     kind: Resource,
     /// Whether a status says how many pods are on their way out.
     counts_terminating: bool,
-    /// Whether a selector is a mere map of labels.
-    selects_by_map: bool,
+    /// What a set selects; none for nothing.
+    selector: select::Read,
 }
 
 static REPLICA_SET: Face = Face {
@@ -48,7 +49,7 @@ static REPLICA_SET: Face = Face {
     queue: "replicaset",
     kind: REPLICA_SETS,
     counts_terminating: true,
-    selects_by_map: false,
+    selector: |set| selector(set["spec"]["selector"].clone()),
 };
 
 static REPLICATION_CONTROLLER: Face = Face {
@@ -56,7 +57,7 @@ static REPLICATION_CONTROLLER: Face = Face {
     queue: "replicationmanager",
     kind: REPLICATION_CONTROLLERS,
     counts_terminating: false,
-    selects_by_map: true,
+    selector: |set| selector(value!({"matchLabels": (set["spec"]["selector"].clone())})),
 };
 
 /// How many sets are worked on at the same time.
@@ -77,6 +78,7 @@ fn start(context: &Context, face: &'static Face) -> Work {
     let queue = context.queue(face.queue);
     let (sets, pods) = (context.follow(&face.kind), context.follow(&PODS));
     owned::index(&sets);
+    select::index_selectors(&sets, face.selector);
     owned::index(&pods);
     let (known, expectations) = (Arc::<Known>::default(), Arc::new(Expectations::new(PATIENCE)));
     let wake = Wake { face, sets, known, expectations, queue: queue.clone() };
@@ -84,13 +86,9 @@ fn start(context: &Context, face: &'static Face) -> Work {
     Work::new(queue, WORKERS, Arc::new(Sets { context, wake, pods, written: Written::default() }))
 }
 
-impl Face {
-    /// What a set selects; without a selector, everything that is offered to nobody.
-    fn selector(&self, set: &Object) -> LabelSelector {
-        let selector = set["spec"]["selector"].clone();
-        let selector = if self.selects_by_map { value!({"matchLabels": selector}) } else { selector };
-        LabelSelector::of(&selector).unwrap_or_default()
-    }
+/// A selector that selects everything would take everybody's pods; nobody can make one.
+fn selector(selector: Value) -> Option<LabelSelector> {
+    LabelSelector::of(&selector).filter(|selector| !selector.is_empty())
 }
 
 struct Sets {
@@ -143,8 +141,10 @@ fn describe(error: &Error) -> String {
 impl Sets {
     /// The set's pods; those that match and belong to nobody become the set's.
     async fn pods_of(&self, set: &Object) -> Result<Pods, Error> {
-        let selector = self.wake.face.selector(set);
-        let matches = |pod: &Arc<Facts>| selector.matches(|name| pod.label(name));
+        let selector = (self.wake.face.selector)(set);
+        let matches = |pod: &Arc<Facts>| {
+            selector.as_ref().is_some_and(|selector| selector.matches(|name| pod.label(name)))
+        };
         let candidates = self.facts(owned::candidates(&self.pods, set))?;
         let is_mine =
             |pod: &Arc<Facts>| pod.owner.as_ref().is_some_and(|owner| owner.uid == set.uid()) && matches(pod);
@@ -156,7 +156,7 @@ impl Sets {
         Ok(Pods { active: claim.claim(active, matches).await?, n_terminating })
     }
 
-    fn facts(&self, entries: Vec<mizzen_sdk::cache::Entry<Object>>) -> Result<Vec<Arc<Facts>>, Error> {
+    fn facts(&self, entries: Vec<Entry<Object>>) -> Result<Vec<Arc<Facts>>, Error> {
         Ok(entries.iter().map(|entry| self.wake.known.of(entry)).collect::<Result<_, _>>()?)
     }
 
@@ -220,7 +220,7 @@ impl Sets {
     }
 
     /// Writes the status unless it is so already; tries once more if somebody else was faster.
-    async fn report(&self, set: &Object, status: mizzen_object::Value) -> Result<(), Error> {
+    async fn report(&self, set: &Object, status: Value) -> Result<(), Error> {
         if set["status"] == status {
             return Ok(());
         }

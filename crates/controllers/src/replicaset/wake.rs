@@ -11,6 +11,7 @@ use mizzen_sdk::{Key, Object};
 
 use super::Face;
 use super::facts::{Facts, Known, Owner};
+use crate::select;
 
 /// What handlers share with the loop.
 #[derive(Clone)]
@@ -123,12 +124,8 @@ impl Wake {
 
     /// Wakes every set that could adopt an orphan.
     fn offer(&self, orphan: &Facts) {
-        let sets = self.sets.lister().namespaced(orphan.key.namespace()).list().unwrap_or_default();
-        for set in sets {
-            let selector = self.face.selector(&set);
-            if !selector.is_empty() && selector.matches(|name| orphan.label(name)) {
-                self.queue.add(set.key());
-            }
-        }
+        let (namespace, read) = (orphan.key.namespace(), self.face.selector);
+        let sets = select::selecting(&self.sets, namespace, &orphan.labels, read);
+        sets.into_iter().for_each(|set| self.queue.add(set.key()));
     }
 }

@@ -85,15 +85,20 @@ impl Publisher {
         Ok(())
     }
 
-    /// Deletes a slice.
+    /// Deletes a slice. From then on it does not count, even while the cache has it.
     pub async fn delete(&self, slice: &Value) -> Result<(), kube::Error> {
         let metadata = &slice["metadata"];
-        let key = Key::new(metadata["namespace"].str(), metadata["name"].str());
+        let (key, uid) =
+            (Key::new(metadata["namespace"].str(), metadata["name"].str()), metadata["uid"].str());
+        self.own.note(uid, None);
         match self.context.api.delete(&ENDPOINT_SLICES, &key, &DeleteOptions::default()).await {
-            Err(error) if !is_not_found(&error) => return Err(error),
-            _ => self.own.note(metadata["uid"].str(), None),
+            Ok(_) => Ok(()),
+            Err(error) => {
+                // It is still there, or went by itself: then nobody will hear of our deletion.
+                self.own.forget(uid);
+                if is_not_found(&error) { Ok(()) } else { Err(error) }
+            }
         }
-        Ok(())
     }
 
     /// Waits until the cache has what was written, so that it is not written twice.
@@ -160,4 +165,60 @@ fn touched(event: &Event<Object>, manager: &str, own: &Own) -> Vec<Key> {
         _ => Vec::new(),
     };
     found.into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use mizzen_object::{json, value};
+
+    use super::*;
+
+    const MANAGER: &str = "me";
+
+    fn slice(service: &str, manager: &str, version: &str) -> Entry<Object> {
+        let labels = value!({"kubernetes.io/service-name": (service), "endpointslice.kubernetes.io/managed-by": (manager)});
+        let metadata = value!({
+            "namespace": "a", "name": "s-1", "uid": "u", "resourceVersion": (version), "labels": (labels)
+        });
+        Entry::new(json::to_string(&value!({"metadata": (metadata)})).into_bytes()).expect("it is JSON")
+    }
+
+    /// Services that are queued, if the loop wrote version 7.
+    #[track_caller]
+    fn check(event: Event<Object>, expect: &[&str]) {
+        let own = Own::default();
+        own.note("u", Some(Version(7)));
+        let keys: Vec<String> = touched(&event, MANAGER, &own).iter().map(Key::to_string).collect();
+        assert_eq!(keys, expect);
+    }
+
+    #[test]
+    fn what_the_loop_wrote_itself_is_no_news() {
+        let added = |version: &str| Event::Added { object: slice("web", MANAGER, version), initial: false };
+        check(added("7"), &[]);
+        check(added("8"), &["a/web"]);
+        let updated = |old: Entry<Object>, new: Entry<Object>| Event::Updated { old, new };
+        check(updated(slice("web", MANAGER, "6"), slice("web", MANAGER, "7")), &[]);
+        check(updated(slice("web", MANAGER, "7"), slice("web", MANAGER, "8")), &["a/web"]);
+    }
+
+    #[test]
+    fn slices_of_others_are_left_to_them_unless_they_were_ours() {
+        let updated = |old: Entry<Object>, new: Entry<Object>| Event::Updated { old, new };
+        check(Event::Added { object: slice("web", "other", "8"), initial: false }, &[]);
+        check(updated(slice("web", "other", "7"), slice("web", "other", "8")), &[]);
+        check(updated(slice("web", MANAGER, "7"), slice("web", "other", "8")), &["a/web"]);
+        check(updated(slice("web", MANAGER, "7"), slice("shop", MANAGER, "8")), &["a/web", "a/shop"]);
+    }
+
+    #[test]
+    fn a_deletion_is_news_unless_the_loop_did_it() {
+        let deleted = || Event::Deleted { last: slice("web", MANAGER, "8"), unseen: false };
+        check(deleted(), &["a/web"]);
+        let own = Own::default();
+        own.note("u", None);
+        assert!(own.is_gone("u"));
+        assert!(touched(&deleted(), MANAGER, &own).is_empty());
+        assert!(!own.is_gone("u"), "then it is forgotten");
+    }
 }

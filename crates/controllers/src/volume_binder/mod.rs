@@ -175,8 +175,9 @@ impl Binder {
                 Ok(())
             }
             volume::Plan::Mismatch { of_volume, of_claim } => {
-                self.tell_of_volume(&volume, of_volume);
-                claim.iter().for_each(|claim| self.tell_of_claim(claim, of_claim.clone()));
+                let note = |message: &str| Note::warning("VolumeMismatch", "", message);
+                self.tell_of_volume(&volume, note(&of_volume));
+                claim.iter().for_each(|claim| self.tell_of_claim(claim, note(&of_claim)));
                 Ok(())
             }
             volume::Plan::Unbind => self.unbind(&volume).await,

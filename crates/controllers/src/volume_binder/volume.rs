@@ -1,7 +1,6 @@
 //! What does a volume need next?
 
 use mizzen_sdk::Object;
-use mizzen_sdk::event::Note;
 
 use super::names::{PROVISIONED_BY, has_annotation, volume_mode};
 
@@ -17,9 +16,9 @@ pub(super) enum Plan {
     /// It and its claim cannot come together; said of both.
     Mismatch {
         /// What is told of the volume.
-        of_volume: Note,
+        of_volume: String,
         /// What is told of the claim.
-        of_claim: Note,
+        of_claim: String,
     },
     /// Its claim has another volume.
     Unbind,
@@ -55,8 +54,7 @@ fn mismatch(volume: &Object, claim: &Object) -> Plan {
         "Cannot bind PersistentVolume {:?} to requested PersistentVolumeClaim due to incompatible volumeMode.",
         volume.name()
     );
-    let note = |message: String| Note::warning("VolumeMismatch", "", message);
-    Plan::Mismatch { of_volume: note(of_volume), of_claim: note(of_claim) }
+    Plan::Mismatch { of_volume, of_claim }
 }
 
 #[cfg(test)]

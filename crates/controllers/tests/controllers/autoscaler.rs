@@ -9,7 +9,7 @@ use mizzen_sdk::{Key, Object, Resource};
 use crate::cluster::{Cluster, read};
 use crate::pods::{LONG_AGO, pod, run};
 
-const LOOPS: &[&str] = &["horizontal-pod-autoscaler-controller"];
+pub const LOOPS: &[&str] = &["horizontal-pod-autoscaler-controller"];
 /// How the resource metrics API calls what pods use.
 const POD_METRICS: Resource = Resource::namespaced("metrics.k8s.io", "v1beta1", "pods", "PodMetrics");
 /// A metric that belongs to no object.
@@ -44,7 +44,8 @@ async fn measure(cluster: &Cluster, pod: &str, cpu: &str) {
     }
 }
 
-async fn target(cluster: &Cluster, replicas: usize) {
+/// Makes a deployment of so many replicas.
+pub async fn target(cluster: &Cluster, replicas: usize) {
     cluster
         .create(&format!(
             "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web, namespace: default}}, spec: {{\
@@ -54,7 +55,8 @@ async fn target(cluster: &Cluster, replicas: usize) {
         .await;
 }
 
-async fn pods(cluster: &Cluster, names: impl Iterator<Item = usize>) {
+/// Makes pods that run.
+pub async fn pods(cluster: &Cluster, names: impl Iterator<Item = usize>) {
     for at in names {
         pod(cluster, &format!("p{at}"), "").await;
         run(cluster, &format!("p{at}"), "10.1.0.1", true).await;
@@ -64,7 +66,8 @@ async fn pods(cluster: &Cluster, names: impl Iterator<Item = usize>) {
 const CPU: &str =
     "metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}]";
 
-async fn autoscaler(cluster: &Cluster, spec: &str) {
+/// Makes an autoscaler of the deployment.
+pub async fn autoscaler(cluster: &Cluster, spec: &str) {
     cluster
         .create(&format!(
             "{{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {{name: h, namespace: default}}, \
@@ -74,12 +77,13 @@ async fn autoscaler(cluster: &Cluster, spec: &str) {
         .await;
 }
 
-async fn replicas(cluster: &Cluster) -> i64 {
+/// How many replicas the deployment should have.
+pub async fn replicas(cluster: &Cluster) -> i64 {
     cluster.get(&DEPLOYMENTS, "default/web").await["spec"]["replicas"].int()
 }
 
 /// Conditions, as `Type Status Reason`.
-async fn conditions(cluster: &Cluster) -> Vec<String> {
+pub async fn conditions(cluster: &Cluster) -> Vec<String> {
     let autoscaler = cluster.get(&HORIZONTAL_POD_AUTOSCALERS, "default/h").await;
     let say = |condition: &Value| {
         let part = |name: &str| condition[name].str().to_string();
@@ -88,13 +92,14 @@ async fn conditions(cluster: &Cluster) -> Vec<String> {
     autoscaler["status"]["conditions"].list().iter().map(say).collect()
 }
 
-async fn events(cluster: &Cluster, reason: &str) -> Vec<String> {
+/// What is told of a reason.
+pub async fn events(cluster: &Cluster, reason: &str) -> Vec<String> {
     let events = cluster.list(&EVENTS, "default").await;
     let meant = events.iter().filter(|event| event["reason"].str() == reason);
     meant.map(|event: &Object| event["message"].str().to_string()).collect()
 }
 
-const SECOND: Duration = Duration::from_secs(1);
+pub const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
 async fn a_target_grows_at_once_and_shrinks_after_five_minutes() {

@@ -187,3 +187,28 @@ async fn a_pod_takes_back_after_two_minutes_that_it_is_about_to_go() {
     assert_eq!(pod["status"]["conditions"][0]["reason"], Value::Null);
     assert_eq!(is(pod), "False");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_may_have_two_budgets_and_leave_both() {
+    let cluster = Cluster::with(LOOPS).await;
+    budget(&cluster, "minAvailable: 0").await;
+    let mut other = cluster.get(&POD_DISRUPTION_BUDGETS, "default/b").await;
+    other.set("metadata", value!({"name": "c", "namespace": "default"}));
+    cluster.api.create(&POD_DISRUPTION_BUDGETS, &other).await.unwrap();
+    cluster.settle().await;
+    pod(&cluster, "p1", "").await;
+    run(&cluster, "p1", "10.1.0.1", true).await;
+    cluster.settle().await;
+    let healthy =
+        async |name: &str| cluster.get(&POD_DISRUPTION_BUDGETS, name).await["status"]["currentHealthy"].int();
+    assert_eq!((healthy("default/b").await, healthy("default/c").await), (1, 1));
+    let events = cluster.list(&EVENTS, "default").await;
+    let event = events.iter().find(|event| event["reason"].str() == "MultiplePodDisruptionBudgets");
+    let message = "Pod \"default\"/\"p1\" matches multiple PodDisruptionBudgets.  Chose \"b\" arbitrarily.";
+    assert_eq!(event.map(|event| event["message"].str()), Some(message));
+
+    let elsewhere = value!({"app": "other"});
+    cluster.change(&PODS, "default/p1", |pod| pod.entry("metadata").set("labels", elsewhere)).await;
+    cluster.settle().await;
+    assert_eq!((healthy("default/b").await, healthy("default/c").await), (0, 0));
+}

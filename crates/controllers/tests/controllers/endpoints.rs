@@ -6,7 +6,7 @@ use std::time::Duration;
 use mizzen_object::{Value, value};
 use mizzen_sdk::Object;
 use mizzen_sdk::api::DeleteOptions;
-use mizzen_sdk::resource::{ENDPOINT_SLICES, ENDPOINTS, EVENTS, PODS, SERVICES};
+use mizzen_sdk::resource::{ENDPOINT_SLICES, ENDPOINTS, EVENTS, NODES, PODS, SERVICES};
 
 use crate::cluster::Cluster;
 use crate::pods::{node, pod, run};
@@ -231,4 +231,46 @@ async fn endpoints_kept_by_hand_are_mirrored() {
         .await;
     cluster.settle().await;
     assert_eq!(published(&cluster).await, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn endpoints_are_shared_out_among_zones_while_there_are_several() {
+    let cluster = Cluster::with(LOOPS).await;
+    for (name, zone) in [("n1", "z1"), ("n2", "z2")] {
+        let labels = format!("{{topology.kubernetes.io/zone: {zone}}}");
+        let status = "{allocatable: {cpu: '4'}, conditions: [{type: Ready, status: 'True'}]}";
+        cluster
+            .create(&format!(
+                "{{apiVersion: v1, kind: Node, metadata: {{name: {name}, labels: {labels}}}, status: {status}}}"
+            ))
+            .await;
+    }
+    for n in 1..=4 {
+        pod(&cluster, &format!("p{n}"), "").await;
+        run(&cluster, &format!("p{n}"), &format!("10.1.0.{n}"), true).await;
+    }
+    service(&cluster, ", annotations: {service.kubernetes.io/topology-mode: Auto}").await;
+    cluster.settle().await;
+    let hints = async || {
+        let slice = &cluster.list(&ENDPOINT_SLICES, "default").await[0];
+        let zone = |endpoint: &Value| endpoint["hints"]["forZones"][0]["name"].str().to_string();
+        let mut zones: Vec<String> = slice["endpoints"].list().iter().map(zone).collect();
+        zones.sort();
+        zones
+    };
+    assert_eq!(hints().await, ["z1", "z1", "z2", "z2"], "all are in one zone, half of them serve the other");
+
+    cluster.delete(&NODES, "n2").await;
+    cluster.settle().await;
+    assert_eq!(hints().await, ["", "", "", ""]);
+    let events = cluster.list(&EVENTS, "default").await;
+    let mut said: Vec<&str> = events.iter().map(|event| event["message"].str()).collect();
+    said.sort();
+    assert_eq!(
+        said,
+        [
+            "Insufficient Node information: allocatable CPU or zone not specified on one or more nodes, addressType: IPv4",
+            "Topology Aware Hints has been enabled, addressType: IPv4"
+        ]
+    );
 }

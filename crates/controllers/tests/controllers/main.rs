@@ -6,6 +6,7 @@ mod certificates;
 mod cluster;
 mod cluster_role_aggregation;
 mod cronjob;
+mod custom_metrics;
 mod daemonset;
 mod deployment;
 mod disruption;

@@ -235,3 +235,14 @@ async fn a_pod_stays_when_the_taint_goes_first() {
     assert!(!cluster.get(&PODS, "default/p").await.is_going());
     assert_eq!(events(&cluster, "TaintManagerEviction").await, ["Cancelling deletion of Pod default/p"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn taints_that_came_while_nobody_looked_drive_pods_away() {
+    let mut cluster = Cluster::with(&[]).await;
+    node(&cluster, "a").await;
+    pod(&cluster, "p", "a", "[]").await;
+    drive(&cluster, true).await;
+    cluster.start(&["taint-eviction-controller"], |_| {}).await;
+    cluster.settle().await;
+    assert!(cluster.get(&PODS, "default/p").await.is_going());
+}

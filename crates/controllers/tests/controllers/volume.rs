@@ -297,3 +297,19 @@ async fn a_pod_gets_the_claim_of_a_volume_that_it_brings_along() {
 async fn claim_of_nobody(cluster: &Cluster, name: &str) {
     claim(cluster, name, "storageClassName: sc").await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_happened_while_nobody_looked_is_made_good() {
+    let mut cluster = Cluster::with(&[]).await;
+    volume(&cluster, "v", "5Gi", NFS).await;
+    claim(&cluster, "c", "storageClassName: sc").await;
+    cluster.start(&LOOPS, |_| {}).await;
+    cluster.settle().await;
+    assert_eq!(phase(&cluster, "default/c").await, "Bound");
+    cluster.start(&[], |_| {}).await;
+    cluster.delete(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
+    cluster.start(&LOOPS, |_| {}).await;
+    cluster.settle().await;
+    assert!(cluster.find(&PERSISTENT_VOLUME_CLAIMS, "default/c").await.is_none());
+    assert_eq!(phase(&cluster, "v").await, "Released");
+}

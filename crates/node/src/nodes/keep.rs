@@ -202,8 +202,8 @@ impl Settings {
                     beat.lease = lease.version().into();
                     return Ok(());
                 }
-                // Somebody else wrote or deleted it: look again.
-                Err(Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+                // Somebody else wrote or deleted it: look again. Kubernetes: a lease that is gone is an internal error.
+                Err(Error::Api(_)) => {}
                 Err(error) => return Err(error),
             }
         }

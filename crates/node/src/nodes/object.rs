@@ -8,6 +8,13 @@ use crate::settings::Settings;
 /// The version of Kubernetes that the nodes claim to be.
 const VERSION: &str = "v1.36.4";
 
+/// What a kubelet of that version says it can do, as far as it depends on the version.
+const FEATURES: [&str; 3] = [
+    "InPlacePodLevelResourcesVerticalScaling",
+    "InPlacePodVerticalScalingInitContainers",
+    "RestartAllContainersOnContainerExits",
+];
+
 /// What a node that is well says of itself: type, status, reason, message.
 const CONDITIONS: [[&str; 4]; 4] = [
     ["MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"],
@@ -54,6 +61,7 @@ pub fn status(settings: &Settings, name: &str, known: &Value) -> Value {
         "allocatable": (settings.capacity.clone()),
         "capacity": (settings.capacity.clone()),
         "conditions": conditions,
+        "declaredFeatures": (FEATURES.map(Value::from).to_vec()),
         "daemonEndpoints": { "kubeletEndpoint": { "Port": (settings.port) } },
         "features": { "supplementalGroupsPolicy": true },
         "nodeInfo": (information(settings, name)),

@@ -69,7 +69,8 @@ impl Held {
 
     /// How often it was started again.
     pub fn n_restarts(&self) -> u32 {
-        self.n_starts.saturating_sub(1)
+        // Who is to start over has been restarted already, as far as people count.
+        if self.state.is_none() { self.n_starts } else { self.n_starts.saturating_sub(1) }
     }
 
     /// Whether it runs.

@@ -7,6 +7,7 @@
 
 mod held;
 mod probe;
+mod renew;
 mod restore;
 pub mod spec;
 #[cfg(test)]
@@ -37,6 +38,8 @@ pub struct Pod {
     pub address: Str,
     /// When the node took it over.
     pub began: Moment,
+    /// Whether all its containers are made to start over.
+    pub is_renewed: bool,
 }
 
 /// Where a pod is in its life.
@@ -119,6 +122,7 @@ impl Pod {
             verdict: Some(verdict),
             address: Str::default(),
             began: now,
+            is_renewed: false,
         }
     }
 
@@ -130,6 +134,7 @@ impl Pod {
             turn.ending = self.stage != Stage::Active;
             let acted = self.look_around(turn)
                 | match self.stage {
+                    Stage::Active if self.is_renewed => self.keep_renewing(turn),
                     Stage::Active => self.keep_running(turn),
                     Stage::Ending { since } => self.keep_ending(since, turn),
                     Stage::Finished => false,
@@ -168,6 +173,9 @@ impl Pod {
         if self.verdict.is_some() || is_going || is_over || self.is_done(turn.pod) {
             self.stage = Stage::Ending { since: turn.now };
             self.containers.iter_mut().for_each(Held::give_up);
+            self.is_renewed = false;
+        } else if self.must_renew(turn.pod) {
+            self.is_renewed = true;
         }
     }
 

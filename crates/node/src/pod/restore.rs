@@ -20,6 +20,7 @@ pub fn pod(pod: &Value, now: Moment, runtime: &dyn ContainerRuntime) -> Pod {
         verdict: None,
         address: status["podIP"].str().into(),
         began: from_value(&status["startTime"]).unwrap_or(now),
+        is_renewed: false,
     };
     if is_over && !restored.containers.iter().any(Held::is_running) {
         restored.stage = Stage::Finished;

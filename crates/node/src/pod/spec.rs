@@ -12,6 +12,9 @@ const SHORTEST_GRACE: Duration = Duration::from_secs(2);
 /// How long a container gets to end if nobody says anything.
 const USUAL_GRACE: Duration = Duration::from_secs(30);
 
+/// The action of a rule by which a whole pod starts over.
+const ALL: &str = "RestartAllContainers";
+
 /// Every container and its role: init containers and sidecars in their order, then the others, then ephemeral ones.
 pub fn containers(pod: &Value) -> impl Iterator<Item = (Role, &Value)> {
     let spec = &pod["spec"];
@@ -49,6 +52,18 @@ pub fn restarts(pod: &Value, container: &Value, role: Role, code: i64) -> bool {
         "OnFailure" => code != 0,
         _ => !(must_complete && code == 0),
     }
+}
+
+/// Whether the whole pod starts over after this container ended with `code`.
+pub fn restarts_all(container: &Value, code: i64) -> bool {
+    let mut rules = container["restartPolicyRules"].list().iter();
+    rules.find(|rule| matches(rule, code)).is_some_and(|rule| rule["action"].str() == ALL)
+}
+
+/// Whether the whole pod may start over in its place.
+pub fn may_restart_all(pod: &Value) -> bool {
+    let mut rules = containers(pod).flat_map(|(_, container)| container["restartPolicyRules"].list());
+    rules.any(|rule| rule["action"].str() == ALL)
 }
 
 /// Whether a rule asks for a restart after this code.

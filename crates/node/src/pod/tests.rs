@@ -199,6 +199,24 @@ fn restart_rules_of_a_container_come_before_the_policy() {
     check("exit 42 then exit 1", spec, &[(5, "Running web=Error:42"), (1_000, "Failed web=Error:1+1")]);
 }
 
+#[test]
+fn a_rule_starts_the_whole_pod_over() {
+    let spec = "restartPolicy: Never, initContainers: [{name: i, image: i}], containers: [{name: a, image: a, restartPolicy: Never, \
+                restartPolicyRules: [{action: RestartAllContainers, exitCodes: {operator: In, values: [42]}}]}, {name: b, image: b}]";
+    let expected = [
+        (500, "Running i=Completed:0 a=ready b=ready"),
+        (1_015, "Running i=Completed:0 a=Error:42 b=ready"),
+        (5_000, "Running i=Completed:0+1 a=ready+1 b=ready+1"),
+    ];
+    let mut play = check("a: run 1s, exit 42 then run 10s, exit; b: run 20s, stop 2s, exit", spec, &expected);
+    assert_eq!(play.condition("AllContainersRestarting"), "False");
+    assert_eq!(play.condition("Initialized"), "True");
+    let last = &play.object.at("status.containerStatuses")[1]["lastState"]["terminated"];
+    assert_eq!((last["reason"].str(), last["exitCode"].int()), ("RestartingAllContainers", 137));
+    play.until(60_000);
+    assert_eq!(play.show(), "Succeeded i=Completed:0+1 a=Completed:0+1 b=Completed:0+1");
+}
+
 const INIT: &str = "initContainers: [{name: one, image: i}, {name: side, image: s, restartPolicy: Always}, \
                     {name: two, image: i}], containers: [{name: web, image: web}]";
 

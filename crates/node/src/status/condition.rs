@@ -10,6 +10,9 @@ use crate::runtime::{Role, State};
 const OURS: [&str; 5] =
     ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
 
+/// The condition that only those pods have which may start over in their place.
+const RENEWED: &str = "AllContainersRestarting";
+
 /// What is so, and why not.
 struct Verdict {
     holds: bool,
@@ -30,12 +33,27 @@ impl Verdict {
 /// All conditions of a pod, in their order.
 pub fn conditions(pod: &Pod, object: &Value, phase: &str, now: Moment) -> Vec<Value> {
     let known = object["status"]["conditions"].list();
-    let foreign = known.iter().filter(|condition| !OURS.contains(&condition["type"].str()));
+    let is_ours = |name: &str| name == RENEWED || OURS.contains(&name);
+    let foreign = known.iter().filter(|condition| !is_ours(condition["type"].str()));
     let containers = containers_ready(pod, object, phase);
     let ready = ready(&containers, object);
     let verdicts = [sandbox(pod), initialized(pod, object, phase), ready, containers, Verdict::yes()];
     let ours = OURS.into_iter().zip(verdicts).map(|(name, verdict)| condition(name, verdict, object, now));
-    foreign.cloned().chain(ours).collect()
+    let renewed = spec::may_restart_all(object).then(|| condition(RENEWED, renewed(pod, phase), object, now));
+    foreign.cloned().chain(ours).chain(renewed).collect()
+}
+
+/// Whether all containers are made to start over.
+fn renewed(pod: &Pod, phase: &str) -> Verdict {
+    match phase {
+        "Succeeded" => Verdict::no("PodCompleted", String::new()),
+        "Failed" => Verdict::no("PodFailed", String::new()),
+        _ if pod.is_renewed => {
+            let message = "container exited with restart policy rule".into();
+            Verdict { holds: true, reason: "RestartAllContainersStarted", message }
+        }
+        _ => Verdict::no("", String::new()),
+    }
 }
 
 fn condition(name: &str, verdict: Verdict, object: &Value, now: Moment) -> Value {

@@ -100,7 +100,7 @@ impl Count {
             .containers
             .iter()
             .any(|held| held.role == Role::Regular && !matches!(held.state, None | Some(State::Creating)));
-        self.before > 0 || self.failed_before > 0 || self.beside > 0 && !has_begun || self.waiting > 0
+        self.before > 0 || self.beside > 0 && !has_begun || self.waiting > 0
     }
 
     fn all_succeeded(&self) -> bool {

@@ -1,6 +1,7 @@
 //! Which pods, and where are they?
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kube::Client;
 use mizzen_apiserver::seams::{SystemRandom, WallClock};
@@ -9,7 +10,8 @@ use mizzen_object::{Value, value};
 use mizzen_registry::{Registry, Store};
 use mizzen_sdk::Object;
 use mizzen_sdk::api::Api;
-use mizzen_sdk::informer::Informer;
+use mizzen_sdk::cache::Entry;
+use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::{NAMESPACES, NODES, PODS};
 use mizzen_sdk::watch::ListWatch;
 
@@ -57,7 +59,7 @@ fn preferred() -> Value {
 /// A server with nodes and pods.
 pub struct Cluster {
     server: Server,
-    pods: Informer<Object>,
+    bound: Arc<AtomicUsize>,
 }
 
 impl Cluster {
@@ -70,18 +72,8 @@ impl Cluster {
         api.create(&NAMESPACES, &value!({"metadata": {"name": "bench"}})).await.expect("a namespace");
         many(n_nodes, |number| create(api.clone(), &NODES, node(number))).await;
         many(n_pods, |number| create(api.clone(), &PODS, pod(case, number))).await;
-        let source = ListWatch::<Object>::at(client(&server), PODS.path(""));
-        let pods = Informer::new(source);
-        pods.add_index(
-            "bound",
-            Arc::new(|entry| {
-                let bound = entry.object().is_ok_and(|pod| !pod["spec"]["nodeName"].str().is_empty());
-                vec![bound.to_string()]
-            }),
-        );
-        pods.start();
-        pods.wait_for_sync().await;
-        Cluster { server, pods }
+        let bound = follow(&server).await;
+        Cluster { server, bound }
     }
 
     pub fn client(&self) -> Client {
@@ -89,9 +81,32 @@ impl Cluster {
     }
 
     /// How many pods have a node, as a client sees it.
-    pub async fn n_bound(&self) -> usize {
-        self.pods.store().by_index("bound", "true").map_or(0, |bound| bound.len())
+    pub fn n_bound(&self) -> usize {
+        self.bound.load(Ordering::Relaxed)
     }
+}
+
+/// Counts pods that get a node, without reading them whole.
+async fn follow(server: &Server) -> Arc<AtomicUsize> {
+    let pods = Informer::new(ListWatch::<Object>::at(client(server), PODS.path("")));
+    let bound: Arc<AtomicUsize> = Arc::default();
+    let count = bound.clone();
+    pods.add_handler(move |event: Event<Object>| {
+        let has_node = |entry: &Entry<Object>| {
+            std::str::from_utf8(entry.text()).is_ok_and(|text| text.contains("\"nodeName\":"))
+        };
+        if let Event::Updated { old, new } = event
+            && has_node(&new)
+            && !has_node(&old)
+        {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    pods.start();
+    pods.wait_for_sync().await;
+    // It follows for as long as the process lives.
+    std::mem::forget(pods);
+    bound
 }
 
 fn client(server: &Server) -> Client {
@@ -132,6 +147,8 @@ fn pod(case: &Case, number: usize) -> Value {
         "resources": {"requests": {"cpu": "100m", "memory": "500Mi"}}
     });
     spec.set("containers", vec![container]);
+    // New nodes are tainted until somebody says that they are ready.
+    spec.set("tolerations", vec![value!({"operator": "Exists"})]);
     value!({"metadata": {"name": name, "namespace": "bench", "labels": {"app": "web", "color": "blue"}}, "spec": spec})
 }
 

@@ -34,7 +34,7 @@ async fn run(case: &Case, n_nodes: usize, n_pods: usize) {
     let scheduler = start(Options::new(cluster.client())).expect("nothing is wrong with it");
     scheduler.synced().await;
     let synced = Instant::now();
-    while cluster.n_bound().await < n_pods {
+    while cluster.n_bound() < n_pods {
         assert!(began.elapsed() < Duration::from_secs(600), "{}: pods are left", case.name);
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

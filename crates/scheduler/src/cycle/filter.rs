@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use mizzen_object::Str;
+
 use super::diagnosis::Diagnosis;
 use crate::cache::{Node, Slot};
 use crate::model::Pod;
@@ -59,64 +61,74 @@ pub(crate) fn prepare(
     world: &mut World,
     diagnosis: &mut Diagnosis,
 ) -> Result<Prepared, String> {
-    let mut prepared = Prepared::default();
-    let mut names: Option<Vec<mizzen_object::Str>> = None;
-    let mut naming = Names::default();
-    let mut refusal = None;
+    let (mut prepared, mut named, mut refusal) = (Prepared::default(), Named::default(), None);
     for filter in &profile.filters {
         prepared.asked.insert(filter.name());
         match filter.prepare(pod, world) {
             Ready::Skip => {}
             Ready::Check(check) => prepared.checks.push(check),
-            Ready::Only(these, check) => {
-                naming.insert(filter.name());
+            Ready::Only(names, check) => {
                 prepared.checks.push(check);
-                let both = match names.take() {
-                    Some(known) => known.into_iter().filter(|name| these.contains(name)).collect(),
-                    None => these,
-                };
-                if both.is_empty() {
-                    diagnosis.rejectors = naming;
-                    return Ok(refuse(diagnosis, prepared, nowhere(filter.name(), naming)));
+                if let Some(refusal) = named.narrow(filter.name(), names) {
+                    return Ok(refuse(diagnosis, prepared, named.by, refusal));
                 }
-                names = Some(both);
             }
             // If other pods went this would still be so; those that come later need not be asked.
-            Ready::Refuse(refusal) if !refusal.resolvable => return Ok(refuse(diagnosis, prepared, refusal)),
+            Ready::Refuse(now) if !now.resolvable => {
+                return Ok(refuse(diagnosis, prepared, Names::default(), now));
+            }
             Ready::Refuse(now) => refusal = Some(now),
             Ready::Fail(error) => {
                 return Err(format!("running PreFilter plugin \"{}\": {error}", filter.name()));
             }
         }
     }
-    diagnosis.rejectors = naming;
     if let Some(refusal) = refusal {
-        return Ok(refuse(diagnosis, prepared, refusal));
+        return Ok(refuse(diagnosis, prepared, named.by, refusal));
     }
-    if let Some(names) = names {
-        let reason = format!("node(s) didn't satisfy plugin(s) {}", naming.text());
+    diagnosis.rejectors = named.by;
+    if let Some(names) = named.names {
+        let reason = format!("node(s) didn't satisfy plugin(s) {}", named.by.text());
         diagnosis.elsewhere = Some(Refusal::for_good(Name::NodeAffinity, reason));
-        prepared.only =
-            Some(names.iter().filter_map(|name| world.cache.find(name)).map(|node| node.slot).collect());
+        let slots = names.iter().filter_map(|name| world.cache.find(name)).map(|node| node.slot);
+        prepared.only = Some(slots.collect());
     }
     Ok(prepared)
 }
 
-fn refuse(diagnosis: &mut Diagnosis, prepared: Prepared, refusal: Refusal) -> Prepared {
-    diagnosis.before = refusal.reasons.text();
+/// Notes what speaks against every node.
+fn refuse(diagnosis: &mut Diagnosis, prepared: Prepared, rejectors: Names, refusal: Refusal) -> Prepared {
+    diagnosis.rejectors = rejectors;
     diagnosis.rejectors.insert(refusal.plugin);
+    diagnosis.before = refusal.reasons.text();
     diagnosis.elsewhere = Some(refusal);
     prepared
 }
 
-fn nowhere(last: Name, naming: Names) -> Refusal {
-    let list = naming.text();
-    let single = naming == [last].into_iter().collect();
-    let reason = match single {
-        true => format!("node(s) didn't satisfy plugin {last}"),
-        false => format!("node(s) didn't satisfy plugin(s) {list} simultaneously"),
-    };
-    Refusal::for_good(last, reason)
+/// The only nodes that come into question, and who says so.
+#[derive(Default)]
+struct Named {
+    names: Option<Vec<Str>>,
+    by: Names,
+}
+
+impl Named {
+    /// Leaves only nodes that this plugin names, too. Why not, if none is left.
+    fn narrow(&mut self, by: Name, names: Vec<Str>) -> Option<Refusal> {
+        self.by.insert(by);
+        let both: Vec<Str> = match self.names.take() {
+            Some(known) => known.into_iter().filter(|name| names.contains(name)).collect(),
+            None => names,
+        };
+        let is_empty = both.is_empty();
+        self.names = Some(both);
+        let alone = self.by == [by].into_iter().collect();
+        let reason = match alone {
+            true => format!("node(s) didn't satisfy plugin {by}"),
+            false => format!("node(s) didn't satisfy plugin(s) {} simultaneously", self.by.text()),
+        };
+        is_empty.then(|| Refusal::for_good(by, reason))
+    }
 }
 
 /// How many nodes are enough to choose from.

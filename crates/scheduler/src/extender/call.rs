@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use http::{Request, Uri};
+use http::{Request, StatusCode, Uri};
+use kube::client::Body;
 use kube::{Client, Config, Error};
 use mizzen_object::{Value, json};
 use tokio::time::timeout;
@@ -38,20 +39,25 @@ impl Caller {
 
     /// What the extender says to something.
     pub async fn post(&self, verb: &str, arguments: &Value) -> Result<Value, String> {
+        let url = format!("{}/{verb}", self.url);
+        let body = Body::from(json::to_string(arguments).into_bytes());
         let request =
             Request::post(format!("{}/{verb}", self.path)).header("content-type", "application/json");
-        let request =
-            request.body(json::to_string(arguments).into_bytes()).map_err(|error| error.to_string())?;
-        let answer = timeout(self.timeout, self.client.request_text(request)).await;
-        let url = format!("{}/{verb}", self.url);
-        let text = match answer {
+        let request = request.body(body).map_err(|error| error.to_string())?;
+        let (code, text) = match timeout(self.timeout, self.exchange(request)).await {
             Err(_) => return Err(format!("Post \"{url}\": context deadline exceeded")),
-            Ok(Err(Error::Api(status))) => {
-                return Err(format!("failed {verb} with extender at URL {url}, code {}", status.code));
-            }
             Ok(Err(error)) => return Err(format!("Post \"{url}\": {error}")),
-            Ok(Ok(text)) => text,
+            Ok(Ok(answer)) => answer,
         };
-        json::parse(text.as_bytes()).map_err(|error| format!("extender at URL {url}: {error}"))
+        if code != StatusCode::OK {
+            return Err(format!("failed {verb} with extender at URL {url}, code {}", code.as_u16()));
+        }
+        json::parse(&text).map_err(|error| format!("extender at URL {url}: {error}"))
+    }
+
+    async fn exchange(&self, request: Request<Body>) -> Result<(StatusCode, Vec<u8>), Error> {
+        let answer = self.client.send(request).await?;
+        let code = answer.status();
+        Ok((code, answer.into_body().collect_bytes().await?.to_vec()))
     }
 }

@@ -1,9 +1,9 @@
 //! Which other pods does a pod want near it, or far?
 
-use mizzen_object::select::{LabelSelector, Operator, Requirement};
+use mizzen_object::select::LabelSelector;
 use mizzen_object::{Str, Value, json};
 
-use super::labels::Labels;
+use super::labels::{Labels, nothing};
 use super::pod::Pod;
 
 /// Which pods are meant, and what "near" is.
@@ -44,10 +44,6 @@ impl Term {
         if namespaces.is_empty() && namespace_selector.is_none() {
             namespaces.push(namespace.into());
         }
-        // Whoever does not say which pods means none.
-        let nothing = || LabelSelector {
-            requirements: vec![Requirement { key: Str::default(), operator: Operator::In(Vec::new()) }],
-        };
         Term {
             text: text.into(),
             topology_key: term["topologyKey"].str().into(),

@@ -1,6 +1,6 @@
 //! Which labels does an object have?
 
-use mizzen_object::select::LabelSelector;
+use mizzen_object::select::{LabelSelector, Operator, Requirement};
 use mizzen_object::{Str, Value};
 
 /// Labels, ordered by their keys.
@@ -25,5 +25,12 @@ impl Labels {
 
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+}
+
+/// A selector that means nothing: so it is where somebody does not say which pods.
+pub(super) fn nothing() -> LabelSelector {
+    LabelSelector {
+        requirements: vec![Requirement { key: Str::default(), operator: Operator::In(Vec::new()) }],
     }
 }

@@ -3,7 +3,7 @@
 use mizzen_object::select::{LabelSelector, Operator, Requirement};
 use mizzen_object::{Str, Value};
 
-use super::labels::Labels;
+use super::labels::{Labels, nothing};
 
 /// How evenly pods that a selector means shall be spread over nodes that differ in a label.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,12 +42,5 @@ impl Constraint {
             honor_affinity: constraint["nodeAffinityPolicy"].str() != "Ignore",
             honor_taints: constraint["nodeTaintsPolicy"].str() == "Honor",
         }
-    }
-}
-
-/// Whoever does not say which pods means none.
-fn nothing() -> LabelSelector {
-    LabelSelector {
-        requirements: vec![Requirement { key: Str::default(), operator: Operator::In(Vec::new()) }],
     }
 }

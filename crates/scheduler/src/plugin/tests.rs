@@ -143,7 +143,7 @@ fn preferred_nodes_are_better() {
 #[test]
 fn a_node_with_the_images_is_better_the_more_nodes_have_them() {
     let image = "{status: {images: [{names: ['i:latest'], sizeBytes: 1048576000}]}}";
-    check_score(&ImageLocality, &[("n1", image), ("n2", "{}")], &[], "{}", &[51, 0]);
+    check_score(&ImageLocality, &[("n1", image), ("n2", "{}")], &[], "{}", &[48, 0]);
     check_score(&ImageLocality, &[("n1", image), ("n2", image)], &[], "{}", &[100, 100]);
     check_score(&ImageLocality, &TWO, &[], "{}", &[]);
 }
@@ -299,7 +299,7 @@ fn pods_of_one_service_are_spread_unless_somebody_says_otherwise() {
     check_score_in(&TopologySpread::default(), &mut world, x, &[]);
     let service = mizzen_sdk::Object(object("{spec: {selector: {app: x}}}"));
     world.cache.owners.set_service(&mizzen_sdk::Key::new("default", "s"), Some(&service));
-    check_score_in(&TopologySpread::default(), &mut world, x, &[75, 100]);
+    check_score_in(&TopologySpread::default(), &mut world, x, &[66, 100]);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use mizzen_object::{Value, json, yaml};
 use mizzen_registry::{Registry, Store};
 use mizzen_scheduler::{Handle, Options, start};
 use mizzen_sdk::api::{Api, DeleteOptions, ListOptions, Patch};
-use mizzen_sdk::resource::{EVENTS, NODES, PODS};
+use mizzen_sdk::resource::{EVENTS, NODES, PODS, PRIORITY_CLASSES};
 use mizzen_sdk::{Key, Object, Resource};
 use tokio::time::{Instant, sleep};
 
@@ -99,7 +99,11 @@ impl Cluster {
                status: {{allocatable: {{cpu: '4', memory: 8Gi, pods: '110'}}}}}}"
         ));
         merge(&mut node.0, &read(more).0);
-        self.api.create(&NODES, &node).await.unwrap()
+        let taints = node["spec"]["taints"].clone();
+        let mut made = self.api.create(&NODES, &node).await.unwrap();
+        // The server taints new nodes until they are ready; nobody says so here.
+        made.entry("spec").set("taints", taints);
+        self.api.update(&NODES, &made).await.unwrap()
     }
 
     /// Makes a pod of a name in `default`; `more` is written over it.
@@ -114,10 +118,21 @@ impl Cluster {
 
     /// A pod that asks for so much CPU, with a priority.
     pub async fn pod_of(&self, name: &str, cpu: &str, priority: i32) -> Object {
-        let more = format!(
-            "{{spec: {{priority: {priority}, containers: [{{name: c, image: i, resources: {{requests: {{cpu: '{cpu}'}}}}}}]}}}}"
+        let class = format!("p{priority}");
+        if priority != 0 && self.find(&PRIORITY_CLASSES, &class).await.is_none() {
+            self.priority(&class, priority, "PreemptLowerPriority").await;
+        }
+        let class = if priority == 0 { String::new() } else { format!("priorityClassName: {class}, ") };
+        let container = format!("{{name: c, image: i, resources: {{requests: {{cpu: '{cpu}'}}}}}}");
+        self.pod(name, &format!("{{spec: {{{class}containers: [{container}]}}}}")).await
+    }
+
+    /// Makes a priority class.
+    pub async fn priority(&self, name: &str, value: i32, policy: &str) {
+        let class = format!(
+            "{{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {{name: {name}}}, value: {value}, preemptionPolicy: {policy}}}"
         );
-        self.pod(name, &more).await
+        self.create(&class).await;
     }
 
     /// One object, which must be there.

@@ -32,6 +32,7 @@ async fn the_least_important_pods_go() {
     assert_eq!(events[0]["related"]["name"].str(), "vip");
     cluster.delete(&PODS, "default/low").await;
     assert_eq!(cluster.place("vip").await, "n1");
+    assert!(cluster.get(&PODS, "default/vip").await["status"]["nominatedNodeName"].is_null());
     assert_eq!(cluster.place("middle").await, "n1");
     assert!(!cluster.get(&PODS, "default/middle").await.is_going());
 }
@@ -49,7 +50,8 @@ async fn equals_do_not_go_and_some_never_ask() {
         "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1 nodes are \
          available: 1 No preemption victims found for incoming pod."
     );
-    let polite = "{spec: {priority: 7, preemptionPolicy: Never, containers: [{name: c, image: i, resources: {requests: {cpu: '3'}}}]}}";
+    cluster.priority("polite", 7, "Never").await;
+    let polite = "{spec: {priorityClassName: polite, containers: [{name: c, image: i, resources: {requests: {cpu: '3'}}}]}}";
     cluster.pod("polite", polite).await;
     let (_, message) = cluster.refusal("polite").await;
     assert_eq!(

@@ -124,7 +124,9 @@ impl Correlator {
     fn count(&mut self, occurrence: Occurrence) -> Told {
         let combined = occurrence.note.message.starts_with("(combined");
         let message = if combined { "" } else { &occurrence.note.message };
-        let key = format!("{}|{message}", kind(&occurrence));
+        // Two containers of a pod have a history each.
+        let part = occurrence.regarding.field_path.as_deref().unwrap_or_default();
+        let key = format!("{}|{part}|{message}", kind(&occurrence));
         let named = &mut self.named;
         let known = self.known.get(key, || {
             *named = occurrence.at.as_nanosecond().max(named.saturating_add(1));
