@@ -70,8 +70,3 @@ pub fn claim_name(pod: &Object, volume: &Value) -> Option<String> {
         (claim, _) => Some(claim["claimName"].str().into()),
     }
 }
-
-/// Whether a pod is over: its containers never run again.
-pub fn is_over(pod: &Value) -> bool {
-    matches!(pod["status"]["phase"].str(), "Succeeded" | "Failed")
-}

@@ -37,7 +37,7 @@ impl Used {
     pub fn add(&mut self, share: &Share) {
         self.n_pods += 1;
         for (name, amount) in &share.0 {
-            let sum = self.amounts.get(name).map_or_else(|| amount.clone(), |known| known.add(amount));
+            let sum = self.amounts.get(name).map_or(*amount, |known| known.add(amount));
             self.amounts.insert(name.clone(), sum);
         }
     }

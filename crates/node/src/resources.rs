@@ -64,7 +64,7 @@ fn read(list: &Value) -> Amounts {
 }
 
 fn add(amounts: &mut Amounts, name: Str, more: &Quantity) {
-    let sum = amounts.get(&name).map_or_else(|| more.clone(), |known| known.add(more));
+    let sum = amounts.get(&name).map_or(*more, |known| known.add(more));
     amounts.insert(name, sum);
 }
 
@@ -77,7 +77,7 @@ fn sum(amounts: &mut Amounts, more: &Amounts) {
 fn at_least(amounts: &mut Amounts, least: &Amounts) {
     for (name, amount) in least {
         if amounts.get(name).is_none_or(|known| known < amount) {
-            amounts.insert(name.clone(), amount.clone());
+            amounts.insert(name.clone(), *amount);
         }
     }
 }

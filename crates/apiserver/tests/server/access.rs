@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use mizzen_apiserver::access::{Attributes, Authorizer, Decision, Reason, Resource, Target};
 use mizzen_apiserver::authenticate::{Authentication, StaticTokens};
-use mizzen_apiserver::{Options, User};
+use mizzen_apiserver::{Options, Signer, User, issue_token};
+use mizzen_object::{Value, value};
 use mizzen_registry::{Bounds, Future, Store, StoreOptions};
 
 use crate::rig::{CONFIG_MAPS, Reply, Rig};
@@ -206,4 +207,66 @@ async fn every_kind_of_token_is_known_to_a_review() {
     assert_eq!(user("abcdef.0123456789abcdef", "").await, "system:bootstrap:abcdef");
     assert_eq!(user("abcdef.0123456789abcdee", "").await, "");
     assert_eq!(user("swordfish", r#""somebody else""#).await, "");
+}
+
+/// Signs by saying everything twice.
+#[derive(Debug)]
+struct Echo;
+
+impl Signer for Echo {
+    fn algorithm(&self) -> &str {
+        "echo"
+    }
+
+    fn key_id(&self) -> &str {
+        "echo"
+    }
+
+    fn public_key(&self) -> Value {
+        Value::object()
+    }
+
+    fn sign(&self, message: &[u8]) -> Option<Vec<u8>> {
+        Some(message.to_vec())
+    }
+
+    fn verify(&self, message: &[u8], signature: &[u8]) -> bool {
+        message == signature
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_in_a_secret_holds_as_long_as_the_secret_has_it() {
+    const SECRETS: &str = "/api/v1/namespaces/default/secrets";
+    const ACCOUNT: &str = r#"{"metadata":{"name":"robot"}}"#;
+    let rig = Rig::with(Options { signer: Some(Arc::new(Echo)), ..Options::default() }).await;
+    let account = rig.post("/api/v1/namespaces/default/serviceaccounts", ACCOUNT).await.expect(201);
+    let claims = value!({
+        "iss": "kubernetes/serviceaccount",
+        "kubernetes.io/serviceaccount/namespace": "default",
+        "kubernetes.io/serviceaccount/secret.name": "t",
+        "kubernetes.io/serviceaccount/service-account.name": "robot",
+        "kubernetes.io/serviceaccount/service-account.uid": (account.body["metadata"]["uid"].clone()),
+        "sub": "system:serviceaccount:default:robot",
+    });
+    let token = issue_token(&Echo, &claims).unwrap();
+    let review = async || {
+        let body = format!(r#"{{"spec":{{"token":"{token}"}}}}"#);
+        let review = rig.post("/apis/authentication.k8s.io/v1/tokenreviews", &body).await.expect(201);
+        let status = &review.body["status"];
+        format!("{}{}", status["user"]["username"].str(), status["error"].str())
+    };
+    assert!(review().await.ends_with("Token has been invalidated]"), "{}", review().await);
+    let secret = |token: &str, labels: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"t","labels":{labels},"annotations":{{"kubernetes.io/service-account.name":"robot"}}}},"type":"kubernetes.io/service-account-token","stringData":{{"token":"{token}"}}}}"#
+        )
+    };
+    rig.post(SECRETS, &secret(&token, "{}")).await.expect(201);
+    assert_eq!(review().await, "system:serviceaccount:default:robot");
+    let invalid = r#"{"kubernetes.io/legacy-token-invalid-since":"2026-01-01"}"#;
+    rig.put(&format!("{SECRETS}/t"), &secret(&token, invalid)).await.expect(200);
+    assert!(review().await.contains("has been marked invalid"));
+    rig.put(&format!("{SECRETS}/t"), &secret("other", "{}")).await.expect(200);
+    assert!(review().await.ends_with("Token does not match server's copy]"));
 }

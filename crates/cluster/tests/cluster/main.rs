@@ -15,3 +15,4 @@ mod layers;
 mod nodes;
 mod start;
 mod stop;
+mod whole;

@@ -20,6 +20,8 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Home {
     dir: TempDir,
     data: bool,
+    /// `apiserver` or `up`.
+    command: &'static str,
     /// What the server is told besides.
     arguments: Vec<&'static str>,
 }
@@ -27,12 +29,17 @@ pub struct Home {
 impl Home {
     /// For servers that forget everything.
     pub fn in_memory() -> Home {
-        Home { dir: tempfile::tempdir().unwrap(), data: false, arguments: Vec::new() }
+        Home { dir: tempfile::tempdir().unwrap(), data: false, command: "apiserver", arguments: Vec::new() }
     }
 
     /// For servers that keep everything on disk.
     pub fn on_disk() -> Home {
-        Home { dir: tempfile::tempdir().unwrap(), data: true, arguments: Vec::new() }
+        Home { dir: tempfile::tempdir().unwrap(), data: true, command: "apiserver", arguments: Vec::new() }
+    }
+
+    /// For servers with the loops beside them.
+    pub fn whole(self) -> Home {
+        Home { command: "up", ..self }
     }
 
     /// The same with one more argument.
@@ -56,7 +63,7 @@ impl Home {
     /// The command that starts a server on a free port, which later arguments may change.
     fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mizzen"));
-        command.arg("apiserver").arg("--kubeconfig").arg(self.kubeconfig());
+        command.arg(self.command).arg("--kubeconfig").arg(self.kubeconfig());
         match self.data {
             true => command.arg("--data-dir").arg(self.data_dir()),
             false => command.arg("--in-memory"),

@@ -77,6 +77,17 @@ impl Following {
     }
 }
 
+/// All objects of a kind. They are read one after the other: there may be very many.
+#[derive(Clone, Copy)]
+pub struct Listed<'a>(&'a [Entry<Object>]);
+
+impl<'a> Listed<'a> {
+    /// What is known of each.
+    pub fn iter(self) -> impl Iterator<Item = Value> + 'a {
+        self.0.iter().filter_map(read)
+    }
+}
+
 /// Tells listeners of the objects of one kind.
 struct Teller {
     census: Arc<Inner>,
@@ -94,8 +105,7 @@ impl Teller {
 
 impl Sink<Object> for Teller {
     fn replace(&mut self, entries: Vec<Entry<Object>>, _version: Version) {
-        let objects: Vec<Value> = entries.iter().filter_map(read).collect();
-        self.census.tell(|listener| listener.replaced(&self.of, &objects));
+        self.census.tell(|listener| listener.replaced(&self.of, Listed(&entries)));
         if !self.is_known.swap(true, Ordering::AcqRel) {
             self.census.progress.send_modify(|progress| progress.n_known += 1);
         }

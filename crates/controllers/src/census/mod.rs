@@ -9,6 +9,7 @@
 mod follow;
 mod served;
 
+pub use follow::Listed;
 pub use served::{Served, ServedKind};
 
 use std::sync::{Arc, PoisonError, RwLock};
@@ -33,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Hears of objects. What it hears of one is in order.
 pub trait Listener: Send + Sync {
     /// These are all objects of a kind.
-    fn replaced(&self, of: &Resource, objects: &[Value]);
+    fn replaced(&self, of: &Resource, objects: Listed);
 
     /// An object is new or has changed.
     fn changed(&self, of: &Resource, object: &Value);

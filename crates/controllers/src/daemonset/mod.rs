@@ -58,7 +58,7 @@ struct DaemonSets {
 
 /// Sets up the loop.
 pub fn start(context: &Context) -> Work {
-    let context = context.named("daemonset-controller");
+    let context = context.named("daemon-set-controller").recording_as("daemonset-controller");
     let queue = context.queue("daemonset");
     let (sets, pods, nodes) = (context.follow(&DAEMON_SETS), context.follow(&PODS), context.follow(&NODES));
     let history = History::new(&context);

@@ -8,6 +8,7 @@ use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::{PERSISTENT_VOLUME_CLAIMS, PODS};
 use mizzen_sdk::{Key, Object};
 
+use crate::common::failure;
 use crate::{After, Context, Error, Reconcile, Work, pod_index};
 
 struct Ephemeral {
@@ -70,17 +71,11 @@ impl Ephemeral {
             };
         }
         match self.context.api.create(&PERSISTENT_VOLUME_CLAIMS, &wanted).await {
-            Err(error) => Err(Error::Other(format!("create PVC {}: {}", key.name(), said(&error)))),
+            Err(error) => {
+                Err(Error::Other(format!("create PVC {}: {}", key.name(), failure::message(&error))))
+            }
             Ok(_) => Ok(()),
         }
-    }
-}
-
-/// What the server says, without how our client frames it.
-fn said(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) => status.message.clone(),
-        error => error.to_string(),
     }
 }
 

@@ -90,15 +90,11 @@ impl Graph {
     }
 
     /// These are all objects of a kind; those that are not among them are gone.
-    pub fn replace<'a>(
-        &mut self,
-        kind: &Arc<KindName>,
-        objects: impl Iterator<Item = &'a Value>,
-    ) -> Vec<Effect> {
+    pub fn replace(&mut self, kind: &Arc<KindName>, objects: impl Iterator<Item = Value>) -> Vec<Effect> {
         let mut effects = Vec::new();
         let mut there = BTreeSet::new();
         for object in objects {
-            let seen = Seen::of(&mut self.names, kind, object);
+            let seen = Seen::of(&mut self.names, kind, &object);
             there.insert(seen.identity.uid.clone());
             self.take_in(seen, &mut effects);
         }

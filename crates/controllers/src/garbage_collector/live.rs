@@ -1,11 +1,13 @@
 //! Objects as they are on the server: looked up, deleted and changed, whatever their kind.
 
+use std::sync::Arc;
+
 use mizzen_object::{Value, value};
-use mizzen_sdk::api::{Api, DeleteOptions, Patch};
+use mizzen_sdk::api::{Api, DeleteOptions, ListOptions, Patch};
 use mizzen_sdk::write::{is_conflict, is_not_found, retry};
 use mizzen_sdk::{Key, Object, Resource};
 
-use super::name::{Identity, Uid};
+use super::name::{Identity, KindName, Uid};
 use crate::census::Census;
 
 /// Why something could not be done.
@@ -137,6 +139,24 @@ impl Live {
         Ok(self.api.patch(&resource, &key, "", Patch::Merge, &patch).await.map(drop)?)
     }
 
+    /// All objects that belong to an owner, as the server knows them.
+    pub async fn dependents(&self, owner: &Identity) -> Result<Vec<Identity>, Trouble> {
+        let served = self.census.served();
+        let mut found = Vec::new();
+        for kind in served.preferred(&["list", "patch"]) {
+            // Owners in a namespace have dependents there alone.
+            if !owner.namespace.is_empty() && !kind.resource.namespaced {
+                continue;
+            }
+            let objects = self.api.list(&kind.resource, &owner.namespace, &ListOptions::default()).await?;
+            let belongs = |object: &&Object| {
+                object.owners().iter().any(|reference| Uid::from(reference["uid"].str()) == owner.uid)
+            };
+            found.extend(objects.iter().filter(belongs).map(|object| identity(&kind.resource, object)));
+        }
+        Ok(found)
+    }
+
     /// Takes a finalizer away.
     pub async fn remove_finalizer(&self, identity: &Identity, finalizer: &str) -> Result<(), Trouble> {
         let (resource, key) = self.place(identity)?;
@@ -156,5 +176,15 @@ impl Live {
             Err(error) if is_not_found(&error) => Ok(()),
             outcome => Ok(outcome?),
         }
+    }
+}
+
+fn identity(resource: &Resource, object: &Object) -> Identity {
+    let kind = KindName { kind: (&*resource.kind).into(), api_version: resource.api_version().into() };
+    Identity {
+        kind: Arc::new(kind),
+        namespace: object.namespace().into(),
+        name: object.name().into(),
+        uid: object.uid().into(),
     }
 }

@@ -28,7 +28,7 @@ use mizzen_sdk::event::Note;
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::{Object, Resource};
 
-use crate::census::{Census, Listener};
+use crate::census::{Census, Listed, Listener};
 use crate::{Context, Work};
 use attempt::Next;
 use graph::{Effect, Graph};
@@ -147,7 +147,7 @@ fn reference(Identity { kind, namespace, name, uid }: &Identity) -> (Resource, O
 }
 
 impl Listener for Collector {
-    fn replaced(&self, of: &Resource, objects: &[Value]) {
+    fn replaced(&self, of: &Resource, objects: Listed) {
         let effects = {
             let mut graph = self.graph();
             let kind = graph.kind(&of.api_version(), &of.kind);

@@ -14,15 +14,14 @@ const AT_A_TIME: usize = 16;
 
 impl Collector {
     /// Takes an object out of the owners of its dependents. It goes when all have let go of it.
+    ///
+    /// The server is asked who they are: one that the graph has not heard of would be deleted as soon as it has.
     pub(super) async fn orphan(&self, uid: &Uid) -> Result<(), Trouble> {
-        let (item, dependents) = {
-            let graph = self.graph();
-            let Some(item) = graph.item(uid) else { return Ok(()) };
-            (item, graph.dependents(uid))
-        };
+        let Some(item) = self.graph().item(uid) else { return Ok(()) };
+        let dependents = self.live.dependents(&item.identity).await?;
         let mut changes = Vec::new();
         for dependent in &dependents {
-            changes.push(self.release(&dependent.identity, uid));
+            changes.push(self.release(dependent, uid));
         }
         let mut changes = stream::iter(changes).buffer_unordered(AT_A_TIME);
         let mut outcome = Ok(());

@@ -62,8 +62,7 @@ impl Play {
             }
             ["=", kind, uids] => {
                 let kind = self.graph.kind("v1", kind);
-                let objects: Vec<&Value> = uids.split(',').map(|uid| &self.last[uid]).collect();
-                self.graph.replace(&kind, objects.into_iter())
+                self.graph.replace(&kind, uids.split(',').map(|uid| self.last[uid].clone()))
             }
             ["x", kind] => {
                 let kind = self.graph.kind("v1", kind);

@@ -15,7 +15,7 @@ use mizzen_sdk::resource::NAMESPACES;
 use mizzen_sdk::write::{is_conflict, is_not_found};
 use mizzen_sdk::{Key, Object, Resource};
 
-use crate::census::{Listener, Served};
+use crate::census::{Listed, Listener, Served};
 use crate::{After, Context, Error, Reconcile, Work};
 use content::Sweep;
 
@@ -54,7 +54,7 @@ struct Leaving {
 }
 
 impl Listener for Leaving {
-    fn replaced(&self, _of: &Resource, _objects: &[Value]) {}
+    fn replaced(&self, _of: &Resource, _objects: Listed) {}
 
     fn changed(&self, _of: &Resource, _object: &Value) {}
 

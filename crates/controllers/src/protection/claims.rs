@@ -11,6 +11,7 @@ use mizzen_sdk::resource::{PERSISTENT_VOLUME_CLAIMS, PODS};
 use mizzen_sdk::{Key, Object};
 
 use super::Plan;
+use crate::common::pod::is_terminal;
 use crate::{After, Context, Error, Reconcile, Work, pod_index};
 
 const FINALIZER: &str = "kubernetes.io/pvc-protection";
@@ -41,7 +42,7 @@ fn pod_changed(event: &Event<Object>, todo: &Queue<Key>) {
         Event::Updated { old, new } => (Some(old).filter(|old| old.uid() != new.uid()), Some(new)),
         Event::Deleted { last, .. } => (Some(last), None),
     };
-    let may_use = |pod: &Object| !pod["spec"]["nodeName"].str().is_empty() && !pod_index::is_over(pod);
+    let may_use = |pod: &Object| !pod["spec"]["nodeName"].str().is_empty() && !is_terminal(pod);
     let read = |entry: &Entry<Object>| entry.object().ok().filter(|_| pod_index::may_claim(entry.text()));
     let now = now.and_then(read).filter(|pod| !may_use(pod));
     for pod in now.into_iter().chain(last.and_then(read)) {

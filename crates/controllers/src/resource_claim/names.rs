@@ -53,7 +53,7 @@ pub(super) fn templates(pod: &Value) -> impl Iterator<Item = &str> {
 
 /// Whether none of a pod's containers runs or ever will.
 pub(super) fn is_done(pod: &Object) -> bool {
-    crate::pod_index::is_over(pod) || (pod.is_going() && pod["spec"]["nodeName"].str().is_empty())
+    crate::common::pod::is_terminal(pod) || (pod.is_going() && pod["spec"]["nodeName"].str().is_empty())
 }
 
 #[cfg(test)]

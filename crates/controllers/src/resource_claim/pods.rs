@@ -12,6 +12,7 @@ use mizzen_sdk::{Key, Object};
 
 use super::OF_POD;
 use super::names::{Claim, claim, entries, is_done};
+use crate::common::failure;
 use crate::{After, Context, Error, Reconcile};
 
 /// Says on a claim for which entry of a pod it was made.
@@ -99,7 +100,10 @@ impl Pods {
             let why = format!("resource claim template {template:?}: {kind} {template:?} not found");
             return Err(Error::Other(why));
         };
-        let made = self.context.api.create(&RESOURCE_CLAIMS, &draft(pod, entry, &known)).await?;
+        // Kubernetes: it has no name yet, and so the message has none (resourceclaim/controller.go).
+        let refused = |error| Error::Other(format!("create ResourceClaim : {}", failure::message(&error)));
+        let draft = draft(pod, entry, &known);
+        let made = self.context.api.create(&RESOURCE_CLAIMS, &draft).await.map_err(refused)?;
         // Whoever looks next must see it, or would make another.
         self.claims.wait_for(&made.key(), Version::parse(made.version())).await;
         Ok(made.name().to_string())

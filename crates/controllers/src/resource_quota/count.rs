@@ -16,6 +16,15 @@ use mizzen_sdk::{Object, Resource};
 use crate::census::Served;
 use crate::{Context, Error};
 
+/// Whom to ask what there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The caches, where there are any.
+    Caches,
+    /// The server.
+    Server,
+}
+
 /// Counts objects.
 pub struct Counter {
     api: Api,
@@ -38,7 +47,13 @@ impl Counter {
     }
 
     /// What is used of everything that a quota limits, and why something could not be counted.
-    pub async fn usage(&self, quota: &Object, served: &Served, now: i64) -> (Amounts, Vec<Error>) {
+    pub async fn usage(
+        &self,
+        quota: &Object,
+        served: &Served,
+        source: Source,
+        now: i64,
+    ) -> (Amounts, Vec<Error>) {
         let (mut used, mut errors) = (Amounts::new(), Vec::new());
         for kind in served.preferred(&["create", "list", "watch", "delete"]) {
             let Resource { group, plural, namespaced, .. } = &kind.resource;
@@ -47,7 +62,7 @@ impl Counter {
             if names.is_empty() {
                 continue;
             }
-            match self.of_kind(&kind.resource, &counted, quota, now).await {
+            match self.of_kind(&kind.resource, &counted, quota, source, now).await {
                 Ok(amounts) => add(&mut used, &of_names(&names, amounts)),
                 Err(error) => errors.push(error),
             }
@@ -60,14 +75,16 @@ impl Counter {
         resource: &Resource,
         counted: &Counted,
         quota: &Object,
+        source: Source,
         now: i64,
     ) -> Result<Amounts, Error> {
         let (namespace, selectors) = (quota.namespace(), selectors(quota));
-        if let Some((_, cache)) = self.cached.iter().find(|(known, _)| known == resource) {
+        let cached = self.cached.iter().find(|(known, _)| known == resource);
+        if let Some((_, cache)) = cached.filter(|_| source == Source::Caches) {
             let objects = cache.lister().namespaced(namespace).list()?;
             return Ok(total(counted, &selectors, objects.iter().map(|object| &object.0), now));
         }
-        if *counted == Counted::DeviceClaim {
+        if *counted == Counted::DeviceClaim || cached.is_some() {
             let objects = self.api.list(resource, namespace, &ListOptions::default()).await?;
             return Ok(total(counted, &selectors, objects.iter().map(|object| &object.0), now));
         }

@@ -15,9 +15,9 @@ use mizzen_sdk::resource::RESOURCE_QUOTAS;
 use mizzen_sdk::{Key, Object, Resource};
 use tokio::time::interval;
 
-use crate::census::{Census, Listener};
+use crate::census::{Census, Listed, Listener};
 use crate::{After, Context, Error, Reconcile, Work};
-use count::Counter;
+use count::{Counter, Source};
 use plan::{concerns, is_less, is_unsaid, status};
 
 const WORKERS: usize = 5;
@@ -125,7 +125,7 @@ impl Wake {
 
 /// What is in caches is heard of when the caches have it.
 impl Listener for Wake {
-    fn replaced(&self, of: &Resource, _objects: &[Value]) {
+    fn replaced(&self, of: &Resource, _objects: Listed) {
         self.namespace(of, "");
     }
 
@@ -148,12 +148,16 @@ impl Reconcile for Quotas {
         let served = self.census.kinds().await;
         let Some(quota) = self.quotas.lister().by_key(key)? else { return Ok(After::Done) };
         let now = self.context.now().as_second();
-        let (used, mut errors) = self.counter.usage(&quota, &served, now).await;
+        let (used, mut errors) = self.counter.usage(&quota, &served, Source::Caches, now).await;
         let mut after = After::Done;
-        if let Some(status) = status(&quota, &used) {
-            if is_less(&status, &quota["status"]) {
-                after = After::Again(SECOND_LOOK);
-            }
+        let mut status_now = status(&quota, &used);
+        if status_now.as_ref().is_some_and(|status| is_less(status, &quota["status"])) {
+            // A cache that has not heard of everything must not make room for more.
+            let (used, live_errors) = self.counter.usage(&quota, &served, Source::Server, now).await;
+            (status_now, errors) = (status(&quota, &used), live_errors);
+            after = After::Again(SECOND_LOOK);
+        }
+        if let Some(status) = status_now {
             let mut quota = Object::clone(&quota);
             quota.set("status", status);
             self.context.api.update_status(&RESOURCE_QUOTAS, &quota).await?;

@@ -6,6 +6,7 @@
 
 mod act;
 mod identity;
+mod pace;
 mod plan;
 mod pod;
 mod retention;
@@ -29,6 +30,7 @@ use crate::common::{owned, pod as any, wake};
 use crate::history::{History, limit, revision};
 use crate::{After, Context, Error, Reconcile, Work};
 use act::Actor;
+use pace::Pace;
 use plan::View;
 use pod::Revision;
 use revisions::Choice;
@@ -44,6 +46,7 @@ struct StatefulSets {
     claims: Informer<Object>,
     history: History,
     written: Written,
+    pace: Pace,
 }
 
 /// Sets up the loop.
@@ -63,7 +66,15 @@ pub fn start(context: &Context) -> Work {
     });
     wake::owners(&pods, &sets, &STATEFUL_SETS, &queue);
     wake::owners(&history.revisions, &sets, &STATEFUL_SETS, &queue);
-    let sets = StatefulSets { context, sets, pods, claims, history, written: Written::default() };
+    let sets = StatefulSets {
+        context,
+        sets,
+        pods,
+        claims,
+        history,
+        written: Written::default(),
+        pace: Pace::default(),
+    };
     Work::new(queue, N_WORKERS, Arc::new(sets))
 }
 
@@ -71,6 +82,7 @@ impl Reconcile for StatefulSets {
     async fn reconcile(&self, key: &Key) -> Result<After, Error> {
         let Some(entry) = self.sets.store().get(key) else {
             self.written.forget(key);
+            self.pace.forget(key);
             return Ok(After::Done);
         };
         if !self.written.is_seen(&entry) {
@@ -152,18 +164,28 @@ impl StatefulSets {
         let mut counts = status::count(set, &plan.pods, current, update, now);
         counts.current -= actor.n_replaced.load(Ordering::Relaxed);
         let told = self.tell(set, counts, target).await;
-        outcome.and(told).and(self.forget(set, pods, revisions, target).await)?;
-        Ok(self.next_look(set, pods, counts))
+        let forgotten = self.forget(set, pods, revisions, target).await;
+        outcome?;
+        forgotten?;
+        let waits = told?.into_iter().chain(self.until_available(set, pods, counts));
+        Ok(waits.min().map_or(After::Done, After::Again))
     }
 
-    async fn tell(&self, set: &Object, counts: Counts, target: &Target) -> Result<(), Error> {
+    /// Writes the status, unless it has to wait; then returns how long.
+    async fn tell(&self, set: &Object, counts: Counts, target: &Target) -> Result<Option<Duration>, Error> {
         let Target { current, update, n_collisions } = target;
-        if let Some(status) = status::status(set, counts, current, update, *n_collisions) {
-            let mut set = set.clone();
-            set.set("status", status);
-            self.written.note(&self.context.api.update_status(&STATEFUL_SETS, &set).await?);
+        let Some(status) = status::status(set, counts, current, update, *n_collisions) else {
+            return Ok(None);
+        };
+        let is_answer = status["observedGeneration"].int() > set.at("status.observedGeneration").int();
+        if let Some(wait) = self.pace.wait(&set.key()).filter(|_| !is_answer) {
+            return Ok(Some(wait));
         }
-        Ok(())
+        let mut set = set.clone();
+        set.set("status", status);
+        self.written.note(&self.context.api.update_status(&STATEFUL_SETS, &set).await?);
+        self.pace.note(set.key());
+        Ok(None)
     }
 
     /// Forgets revisions beyond the set's limit. Those that pods are of stay.
@@ -180,14 +202,13 @@ impl StatefulSets {
         self.history.forget(&limit::beyond_unused(revisions, &live, limit)).await
     }
 
-    /// Pods become available by time alone.
-    fn next_look(&self, set: &Object, pods: &[Arc<Object>], counts: Counts) -> After {
-        let min_ready = set["spec"]["minReadySeconds"].int();
+    /// Pods become available by time alone: how long until the next one does, if one waits for that.
+    fn until_available(&self, set: &Object, pods: &[Arc<Object>], counts: Counts) -> Option<Duration> {
+        let (min_ready, now) = (set["spec"]["minReadySeconds"].int(), self.context.now());
         if min_ready <= 0 || counts.ready == counts.available {
-            return After::Done;
+            return None;
         }
-        let now = self.context.now();
         let waits = pods.iter().filter_map(|pod| any::until_available(any::ready_since(pod), min_ready, now));
-        After::Again(waits.min().unwrap_or(Duration::from_secs(min_ready.unsigned_abs())))
+        Some(waits.min().unwrap_or(Duration::from_secs(min_ready.unsigned_abs())))
     }
 }

@@ -168,7 +168,8 @@ pub(super) fn default_class<'a>(classes: impl Iterator<Item = &'a Object>) -> Op
 
 /// The names of the pods that wait for a node, of those that use a claim.
 pub(super) fn waiting<'a>(pods: impl Iterator<Item = &'a Object>) -> Vec<String> {
-    let waits = |pod: &&Object| pod["spec"]["nodeName"].str().is_empty() && !crate::pod_index::is_over(pod);
+    let waits =
+        |pod: &&Object| pod["spec"]["nodeName"].str().is_empty() && !crate::common::pod::is_terminal(pod);
     pods.filter(waits).map(|pod: &Object| pod.name().to_string()).collect()
 }
 

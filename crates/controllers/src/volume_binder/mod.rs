@@ -25,6 +25,7 @@ use mizzen_sdk::write::{is_already_exists, is_not_found};
 use mizzen_sdk::{Key, Object};
 use tokio::time::sleep;
 
+use crate::common::pod::is_terminal;
 use crate::{After, Context, Error, Reconcile, Work, pod_index};
 
 /// How often whatever waits is looked at again.
@@ -265,7 +266,7 @@ impl Binder {
         let claim = names::claim_key(volume).unwrap_or_default();
         let users = pod_index::of_claim(&self.pods, &claim)?;
         let users: Vec<String> =
-            users.iter().filter(|pod| !pod_index::is_over(pod)).map(|pod| pod.key().to_string()).collect();
+            users.iter().filter(|pod| !is_terminal(pod)).map(|pod| pod.key().to_string()).collect();
         // A claim of the same name is another one, with another volume: then these pods use that.
         if !users.is_empty() && self.claims.store().get(&claim.parse().unwrap_or_default()).is_none() {
             let message = format!("Volume is used by pods: {}", users.join(","));

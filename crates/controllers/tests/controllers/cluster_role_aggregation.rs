@@ -5,8 +5,8 @@ use mizzen_sdk::resource::CLUSTER_ROLES;
 
 use crate::cluster::Cluster;
 
-const ALL: &str = "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: all}, aggregationRule: {clusterRoleSelectors: [{matchLabels: {x: y}}]}, rules: [{apiGroups: [''], resources: [secrets], verbs: [get]}]}";
-const PART: &str = "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: part, labels: {x: y}}, rules: [{apiGroups: [''], resources: [pods], verbs: [list]}]}";
+const ALL: &str = "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: all}, aggregationRule: {clusterRoleSelectors: [{matchLabels: {x: one}}]}, rules: [{apiGroups: [''], resources: [secrets], verbs: [get]}]}";
+const PART: &str = "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: part, labels: {x: one}}, rules: [{apiGroups: [''], resources: [pods], verbs: [list]}]}";
 
 /// The rules of the whole, as soon as all is done.
 async fn rules(cluster: &Cluster) -> String {

@@ -234,11 +234,11 @@ async fn a_name_that_is_taken_leads_to_another() {
     let cluster = ready(0, "").await;
     let mut squatter = set_of(&cluster, "v1").await;
     let name = squatter.name().to_string();
-    cluster.delete(&REPLICA_SETS, &squatter.key().to_string()).await;
     cluster.delete(&DEPLOYMENTS, WEB).await;
+    cluster.settle().await;
+    cluster.delete(&REPLICA_SETS, &squatter.key().to_string()).await;
     squatter.remove("status");
     squatter.set("metadata", value!({"name": (&name), "namespace": "default", "labels": {"app": "b"}}));
-    cluster.settle().await;
     cluster.api.create(&REPLICA_SETS, &squatter).await.unwrap();
     cluster.create(&web(1, "")).await;
     cluster.settle().await;

@@ -259,3 +259,20 @@ async fn a_thousand_dependents_of_one_owner_go() {
     delete(&cluster, "o", "Background").await;
     assert_eq!(left(&cluster).await, "");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_api_that_does_not_answer_stops_nobody_else() {
+    let mut cluster = Cluster::with(&[]).await;
+    cluster.server.aggregate().await.unwrap();
+    cluster.create("{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.broken.io}, spec: {group: broken.io, version: v1, groupPriorityMinimum: 100, versionPriority: 15, insecureSkipTLSVerify: true, service: {namespace: default, name: nobody}}}").await;
+    cluster.pass(Duration::from_secs(5)).await;
+    cluster.start(&["garbage-collector-controller"], |_| {}).await;
+    let owner = config(&cluster, "o", &[]).await;
+    config(&cluster, "d", &[reference(&owner, "")]).await;
+    let lost = "{apiVersion: broken.io/v1, kind: Thing, name: t, uid: 11111111-2222-3333-4444-555555555555}"
+        .to_string();
+    config(&cluster, "kept", &[lost]).await;
+    cluster.settle().await;
+    delete(&cluster, "o", "Background").await;
+    assert_eq!(left(&cluster).await, "kept<t");
+}

@@ -216,6 +216,66 @@ async fn pods_of_a_job_that_is_gone_are_let_go() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn pods_of_a_job_that_was_over_before_are_let_go() {
+    let mut cluster = Cluster::with(LOOP).await;
+    make(&cluster, "").await;
+    cluster.start(&[], |_| {}).await;
+    let condition = |kind: &str| value!({"type": kind, "status": "True", "reason": "R"});
+    let conditions = ["FailureTarget", "Failed"].map(condition).to_vec();
+    cluster
+        .change_status(&JOBS, "default/j", |status| {
+            ["active", "ready", "terminating"].iter().for_each(|field| drop(status.remove(field)));
+            status.set("conditions", conditions);
+        })
+        .await;
+    cluster.start(LOOP, |_| {}).await;
+    pass(&cluster, 2).await;
+    assert_eq!(pods(&cluster).await.len(), 1);
+    assert!(pods(&cluster).await[0]["metadata"]["finalizers"].is_null());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_exit_code_is_forbidden_fails_the_job() {
+    let cluster = Cluster::with(LOOP).await;
+    let rules = "[{action: Ignore, onExitCodes: {operator: In, values: [7]}}, \
+                  {action: FailJob, onExitCodes: {operator: In, values: [42]}}]";
+    make(&cluster, &format!("backoffLimit: 0, podFailurePolicy: {{rules: {rules}}}")).await;
+    end(&cluster, &running(&cluster).await[0], "Failed", 7).await;
+    pass(&cluster, 15).await;
+    assert_eq!((conditions(&cluster).await.len(), &status(&cluster).await["failed"]), (0, &Value::Null));
+    let pod = running(&cluster).await.remove(0);
+    end(&cluster, &pod, "Failed", 42).await;
+    pass(&cluster, 3).await;
+    assert_eq!(conditions(&cluster).await, ["FailureTarget PodFailurePolicy", "Failed PodFailurePolicy"]);
+    let message = format!(
+        "Container c for pod default/{} failed with exit code 42 matching FailJob rule at index 1",
+        pod.name()
+    );
+    assert_eq!(status(&cluster).await["conditions"][1]["message"].str(), message);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_goes_is_replaced_at_once_or_when_it_is_gone() {
+    for (policy, n_before) in [("TerminatingOrFailed", 2), ("Failed", 1)] {
+        let cluster = Cluster::with(LOOP).await;
+        make(&cluster, &format!("podReplacementPolicy: {policy}")).await;
+        let pod = pods(&cluster).await.remove(0);
+        let binding = value!({"target": {"kind": "Node", "name": "n"}, "metadata": {"name": (pod.name())}});
+        cluster.api.create_at(&PODS, &pod.key(), "binding", &binding).await.unwrap();
+        cluster.delete(&PODS, &pod.key().to_string()).await;
+        pass(&cluster, 15).await;
+        assert_eq!(pods(&cluster).await.len(), n_before, "{policy}");
+        assert_eq!(status(&cluster).await["terminating"].int(), 1, "{policy}");
+        end(&cluster, &pod, "Failed", 1).await;
+        let now = DeleteOptions { grace_seconds: Some(0), ..DeleteOptions::default() };
+        cluster.api.delete(&PODS, &pod.key(), &now).await.unwrap();
+        pass(&cluster, 15).await;
+        let status = status(&cluster).await;
+        assert_eq!((status["failed"].int(), status["active"].int()), (1, 1), "{policy}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_job_of_another_controller_is_left_alone() {
     let cluster = Cluster::with(LOOP).await;
     make(&cluster, "managedBy: example.com/mine").await;

@@ -11,6 +11,9 @@ use mizzen_sdk::{Key, Object, Resource};
 use crate::cluster::Cluster;
 
 const FOOS: Resource = Resource::namespaced("example.com", "v1", "foos", "Foo");
+const API_SERVICES: Resource = Resource::cluster("apiregistration.k8s.io", "v1", "apiservices", "APIService");
+/// An API of which the server is not there.
+const BROKEN_API: &str = "{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.broken.io}, spec: {group: broken.io, version: v1, groupPriorityMinimum: 100, versionPriority: 15, insecureSkipTLSVerify: true, service: {namespace: default, name: nobody}}}";
 const DEFINITION: &str = "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: foos.example.com}, spec: {group: example.com, scope: Namespaced, names: {plural: foos, singular: foo, kind: Foo, listKind: FooList}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}";
 
 async fn cluster() -> Cluster {
@@ -107,5 +110,23 @@ async fn finalizers_of_others_are_left_to_them() {
     assert_eq!(held["spec"]["finalizers"], Value::List(vec!["a.io/hold".into()]));
     held.entry("spec").remove("finalizers");
     cluster.api.update_at(&NAMESPACES, "finalize", &held).await.unwrap();
+    assert_eq!(cluster.find(&NAMESPACES, "shop").await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_that_does_not_answer_holds_it_and_is_named() {
+    let cluster = cluster().await;
+    cluster.server.aggregate().await.unwrap();
+    cluster.create(BROKEN_API).await;
+    cluster.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: shop}}").await;
+    cluster.pass(Duration::from_secs(5)).await;
+    cluster.delete(&NAMESPACES, "shop").await;
+    cluster.settle().await;
+    let failure = "True Discovery failed for some groups, 1 failing: unable to retrieve the complete list of server APIs: broken.io/v1: stale GroupVersion discovery: broken.io/v1";
+    assert_eq!(condition(&cluster, "NamespaceDeletionDiscoveryFailure").await, failure);
+    // What is known goes all the same.
+    assert_eq!(cluster.list(&CONFIG_MAPS, "shop").await, []);
+    cluster.delete(&API_SERVICES, "v1.broken.io").await;
+    cluster.pass(Duration::from_secs(61)).await;
     assert_eq!(cluster.find(&NAMESPACES, "shop").await, None);
 }

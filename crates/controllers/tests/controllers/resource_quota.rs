@@ -67,7 +67,9 @@ async fn a_pod_that_is_over_takes_nothing() {
 #[tokio::test(start_paused = true)]
 async fn what_was_there_before_the_quota_counts() {
     let mut cluster = Cluster::with(&[]).await;
-    (config(&cluster, "x").await, config(&cluster, "y").await, config(&cluster, "z").await);
+    for name in ["a", "b", "c"] {
+        config(&cluster, name).await;
+    }
     cluster.create("{apiVersion: v1, kind: ResourceQuota, metadata: {name: q, namespace: default}, spec: {hard: {configmaps: 1, count/resourcequotas: 2}}}").await;
     cluster.start(&["resourcequota-controller"], |_| {}).await;
     assert_eq!(used(&cluster).await, r#"{"configmaps":"3","count/resourcequotas":"1"}"#);

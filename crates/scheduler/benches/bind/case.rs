@@ -8,12 +8,12 @@ use mizzen_apiserver::seams::{SystemRandom, WallClock};
 use mizzen_apiserver::{Options as ServerOptions, Plugins, Server, User};
 use mizzen_object::{Value, value};
 use mizzen_registry::{Registry, Store};
-use mizzen_sdk::Object;
 use mizzen_sdk::api::Api;
 use mizzen_sdk::cache::Entry;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::{NAMESPACES, NODES, PODS};
 use mizzen_sdk::watch::ListWatch;
+use mizzen_sdk::{Object, Resource};
 
 /// How many requests are under way while objects are made.
 const AT_ONCE: usize = 64;
@@ -70,8 +70,8 @@ impl Cluster {
         server.start().await;
         let api = Api::new(client(&server));
         api.create(&NAMESPACES, &value!({"metadata": {"name": "bench"}})).await.expect("a namespace");
-        many(n_nodes, |number| create(api.clone(), &NODES, node(number))).await;
-        many(n_pods, |number| create(api.clone(), &PODS, pod(case, number))).await;
+        many(n_nodes, |number| create(api.clone(), NODES, node(number))).await;
+        many(n_pods, |number| create(api.clone(), PODS, pod(case, number))).await;
         let bound = follow(&server).await;
         Cluster { server, bound }
     }
@@ -124,8 +124,8 @@ async fn many<F: Future<Output = ()> + Send + 'static>(n: usize, make: impl Fn(u
     while tasks.join_next().await.is_some() {}
 }
 
-async fn create(api: Api, of: &'static mizzen_sdk::Resource, object: Value) {
-    api.create(of, &object).await.unwrap_or_else(|error| panic!("{error}"));
+async fn create(api: Api, of: Resource, object: Value) {
+    api.create(&of, &object).await.unwrap_or_else(|error| panic!("{error}"));
 }
 
 fn node(number: usize) -> Value {

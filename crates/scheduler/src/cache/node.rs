@@ -15,6 +15,10 @@ pub(crate) struct Node {
     pub exists: bool,
     /// Which list of taints it has, of those that there are.
     pub taints: u32,
+    /// What it has, as its facts say: compared most often, and so kept beside what is used.
+    pub allocatable: Resources,
+    /// How many pods it takes.
+    pub max_pods: i64,
     /// What its pods ask for.
     pub requested: Resources,
     /// CPU that its pods are taken to ask for.
@@ -32,6 +36,8 @@ impl Node {
             slot,
             exists: false,
             taints: 0,
+            allocatable: Resources::default(),
+            max_pods: 0,
             requested: Resources::default(),
             assumed_cpu: 0,
             assumed_memory: 0,
@@ -39,6 +45,12 @@ impl Node {
             pods: Vec::new(),
             ports: Vec::new(),
         }
+    }
+
+    /// Takes in what the API says of it.
+    pub fn set_facts(&mut self, facts: Arc<NodeFacts>) {
+        (self.allocatable, self.max_pods) = (facts.allocatable.clone(), facts.max_pods);
+        (self.facts, self.exists) = (facts, true);
     }
 
     pub fn name(&self) -> &Str {

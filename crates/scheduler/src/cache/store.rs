@@ -179,8 +179,7 @@ impl Cache {
             self.taints.leave(left);
         }
         self.reorder(slot, old.as_deref(), Some(&facts));
-        let node = &mut self.nodes[slot as usize];
-        (node.facts, node.exists) = (facts, true);
+        self.nodes[slot as usize].set_facts(facts);
         if moves {
             self.lower(slot);
         }

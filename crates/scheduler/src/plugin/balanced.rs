@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::strategy::{Weighted, is_beside_the_point};
+use super::strategy::{Weighted, Which};
 use super::{BEST, Rank, Score};
 use crate::cache::{Node, Slot};
 use crate::model::Pod;
@@ -14,12 +14,16 @@ pub(crate) struct Balanced {
 }
 
 /// Each resource with what the pod wants of it.
-struct Evenness(Vec<(Weighted, i64)>);
+struct Evenness(Vec<(Which, i64)>);
 
 impl Score for Balanced {
     fn prepare(&self, pod: &Arc<Pod>, _world: &mut World, _nodes: &[Slot]) -> Option<Box<dyn Rank>> {
-        let want = |resource: &Weighted| (resource.clone(), pod.requests.stated.get(&resource.name));
-        let wants: Vec<_> = self.resources.iter().map(want).collect();
+        let want = |resource: &Weighted| {
+            let which = Which::of(&resource.name);
+            let want = which.amount(&pod.requests.stated);
+            which.matters(want).then_some((which, want))
+        };
+        let wants: Vec<_> = self.resources.iter().filter_map(want).collect();
         // Pods that want nothing would all end on one node.
         if wants.iter().all(|(_, want)| *want == 0) { None } else { Some(Box::new(Evenness(wants))) }
     }
@@ -28,19 +32,13 @@ impl Score for Balanced {
 impl Evenness {
     /// Whether the pod makes it better or worse counts, not how it is.
     fn score(&self, node: &Node) -> i64 {
-        let (mut before, mut after) = (Spread::default(), Spread::default());
-        for (resource, want) in &self.0 {
-            if is_beside_the_point(&resource.name, *want) {
-                continue;
-            }
-            let (have, used) =
-                (node.facts.allocatable.get(&resource.name), node.requested.get(&resource.name));
-            if have != 0 {
-                before.add(used, have);
-                after.add(used + want, have);
-            }
-        }
-        BEST / 2 + (BEST / 2 + after.score() - before.score()) / 2
+        let share = |(which, want): &(Which, i64), times: i64| {
+            let (have, used) = (which.amount(&node.allocatable), which.amount(&node.requested));
+            (have != 0).then(|| ((used + want * times) as f64 / have as f64).min(1.0))
+        };
+        let before = evenness(self.0.iter().filter_map(|one| share(one, 0)));
+        let after = evenness(self.0.iter().filter_map(|one| share(one, 1)));
+        BEST / 2 + (BEST / 2 + after - before) / 2
     }
 }
 
@@ -50,35 +48,18 @@ impl Rank for Evenness {
     }
 }
 
-/// How far shares are from each other.
-#[derive(Default)]
-struct Spread {
-    n: usize,
-    sum: f64,
-    squares: f64,
-    first: f64,
-}
-
-impl Spread {
-    fn add(&mut self, used: i64, have: i64) {
-        let share = (used as f64 / have as f64).min(1.0);
-        if self.n == 0 {
-            self.first = share;
-        }
-        self.n += 1;
-        self.sum += share;
-        self.squares += share * share;
-    }
-
-    fn score(&self) -> i64 {
-        let n = self.n as f64;
-        let deviation = match self.n {
-            0 | 1 => 0.0,
-            2 => ((self.first - (self.sum - self.first)) / 2.0).abs(),
-            _ => (self.squares / n - (self.sum / n) * (self.sum / n)).max(0.0).sqrt(),
-        };
-        ((1.0 - deviation) * BEST as f64) as i64
-    }
+/// How near shares are to each other: the less they deviate from their mean the better.
+fn evenness(shares: impl Iterator<Item = f64> + Clone) -> i64 {
+    let (n, sum) = shares.clone().fold((0, 0.0), |(n, sum), share| (n + 1, sum + share));
+    let mean = sum / f64::from(n.max(1));
+    let squares = || shares.clone().map(|share| (share - mean) * (share - mean)).sum::<f64>();
+    let at = |index| shares.clone().nth(index).unwrap_or_default();
+    let deviation = match n {
+        0 | 1 => 0.0,
+        2 => ((at(0) - at(1)) / 2.0).abs(),
+        _ => (squares() / f64::from(n)).sqrt(),
+    };
+    ((1.0 - deviation) * BEST as f64) as i64
 }
 
 #[cfg(test)]
@@ -86,18 +67,16 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(shares: &[(i64, i64)], score: i64) {
-        let mut spread = Spread::default();
-        shares.iter().for_each(|(used, have)| spread.add(*used, *have));
-        assert_eq!(spread.score(), score, "{shares:?}");
+    fn check(shares: &[f64], score: i64) {
+        assert_eq!(evenness(shares.iter().copied()), score, "{shares:?}");
     }
 
     #[test]
     fn equal_shares_are_best() {
-        check(&[(1, 2), (2, 4)], 100);
-        check(&[(1, 2), (0, 4)], 75);
-        check(&[(9, 2), (0, 4)], 50);
-        check(&[(1, 4), (2, 4), (3, 4)], 79);
-        check(&[(1, 4)], 100);
+        check(&[0.5, 0.5], 100);
+        check(&[0.5, 0.0], 75);
+        check(&[1.0, 0.0], 50);
+        check(&[0.25, 0.5, 0.75], 79);
+        check(&[0.25], 100);
     }
 }

@@ -120,9 +120,9 @@ fn lacks(
 
 impl Room {
     fn fits(&self, node: &Node) -> bool {
-        let (want, have, used) = (&self.0, &node.facts.allocatable, &node.requested);
+        let (want, have, used) = (&self.0, &node.allocatable, &node.requested);
         let enough = |want: i64, have: i64, used: i64| want <= 0 || want <= have - used;
-        (node.pods.len() as i64) < node.facts.max_pods
+        (node.pods.len() as i64) < node.max_pods
             && enough(want.cpu, have.cpu, used.cpu)
             && enough(want.memory, have.memory, used.memory)
             && enough(want.ephemeral, have.ephemeral, used.ephemeral)

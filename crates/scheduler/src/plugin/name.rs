@@ -6,6 +6,7 @@ macro_rules! names {
     ($($name:ident),* $(,)?) => {
         /// A plugin that ships with us.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[allow(clippy::enum_variant_names, reason = "they are Kubernetes' names")]
         pub(crate) enum Name { $($name,)* }
 
         impl Name {

@@ -6,7 +6,7 @@ use mizzen_object::Str;
 
 use super::{BEST, Rank};
 use crate::cache::{Node, Slot};
-use crate::model::Pod;
+use crate::model::{Pod, Resources, is_scalar};
 use crate::world::World;
 
 /// A resource, and how much it counts.
@@ -43,54 +43,82 @@ pub(crate) struct Strategy {
 
 impl Strategy {
     pub fn measure(&self, pod: &Arc<Pod>) -> Judge {
-        let want = |resource: &Weighted| match resource.name.as_str() {
-            "cpu" => pod.requests.assumed_cpu,
-            "memory" => pod.requests.assumed_memory,
-            name => pod.requests.stated.get(name),
-        };
-        Judge {
-            measure: self.measure.clone(),
-            resources: self.resources.iter().map(|resource| (resource.clone(), want(resource))).collect(),
+        let wants = self.resources.iter().filter_map(|resource| {
+            let which = Which::of(&resource.name);
+            let want = match which {
+                Which::Cpu => pod.requests.assumed_cpu,
+                Which::Memory => pod.requests.assumed_memory,
+                Which::Other(ref name) => pod.requests.stated.get(name),
+            };
+            let matters = which.matters(want);
+            matters.then_some(Want { which, want, weight: resource.weight })
+        });
+        Judge { measure: self.measure.clone(), wants: wants.collect() }
+    }
+}
+
+/// A resource; those that every pod has are not looked up by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Which {
+    Cpu,
+    Memory,
+    Other(Str),
+}
+
+impl Which {
+    pub fn of(name: &Str) -> Which {
+        match name.as_str() {
+            "cpu" => Which::Cpu,
+            "memory" => Which::Memory,
+            _ => Which::Other(name.clone()),
         }
     }
+
+    /// How much there is of it.
+    pub fn amount(&self, resources: &Resources) -> i64 {
+        match self {
+            Which::Cpu => resources.cpu,
+            Which::Memory => resources.memory,
+            Which::Other(name) => resources.get(name),
+        }
+    }
+
+    /// Whether it counts for a pod that wants so much; what few nodes have counts only for those that want it.
+    pub fn matters(&self, want: i64) -> bool {
+        want != 0 || !matches!(self, Which::Other(name) if is_scalar(name))
+    }
+}
+
+/// What a pod wants of a resource.
+struct Want {
+    which: Which,
+    want: i64,
+    weight: i64,
 }
 
 /// Judges nodes for one pod.
 pub(crate) struct Judge {
     measure: Measure,
-    /// Each with what the pod wants of it.
-    resources: Vec<(Weighted, i64)>,
-}
-
-/// How much a node has of a resource, and how much of it is used as scores count.
-pub(super) fn room(node: &Node, name: &str) -> (i64, i64) {
-    match name {
-        "cpu" => (node.facts.allocatable.cpu, node.assumed_cpu),
-        "memory" => (node.facts.allocatable.memory, node.assumed_memory),
-        name => (node.facts.allocatable.get(name), node.requested.get(name)),
-    }
-}
-
-/// Whether a resource is left out because the pod does not want any.
-pub(super) fn is_beside_the_point(name: &str, want: i64) -> bool {
-    want == 0 && crate::model::is_scalar(name)
+    wants: Vec<Want>,
 }
 
 impl Judge {
     fn score(&self, node: &Node) -> i64 {
         let (mut sum, mut weights) = (0, 0);
-        for (resource, want) in &self.resources {
-            if is_beside_the_point(&resource.name, *want) {
-                continue;
-            }
-            let (have, used) = room(node, &resource.name);
+        for Want { which, want, weight } in &self.wants {
+            let have = which.amount(&node.allocatable);
+            let used = match which {
+                Which::Cpu => node.assumed_cpu,
+                Which::Memory => node.assumed_memory,
+                Which::Other(name) => node.requested.get(name),
+            };
             if have == 0 {
                 continue;
             }
             let score = self.measure.score(used + want, have);
             if score > 0 || !matches!(self.measure, Measure::RequestedToCapacityRatio(_)) {
-                sum += score * resource.weight;
-                weights += resource.weight;
+                sum += score * weight;
+                weights += weight;
             }
         }
         match (&self.measure, weights) {

@@ -6,7 +6,7 @@ use super::normalize::normalize;
 use super::{Check, Filter, Name, Rank, Ready, Refusal, Score};
 use crate::cache::{Node, Slot};
 use crate::happening::{Happening, NodeChange, PodChange};
-use crate::model::{Effect, NodeFacts, Pod, Toleration, first_untolerated, tolerates};
+use crate::model::{Effect, NodeFacts, Pod, Taint, Toleration, first_untolerated, tolerates};
 use crate::world::World;
 
 pub(crate) struct TaintToleration;
@@ -61,11 +61,11 @@ impl Score for TaintToleration {
             toleration.effect.is_none_or(|effect| effect == Effect::PreferNoSchedule)
         };
         let soft: Vec<Toleration> = pod.tolerations.iter().filter(soft).cloned().collect();
-        let avoid = |taints: &Box<[crate::model::Taint]>| {
+        let avoid = |taints: &[Taint]| {
             let soft_taints = taints.iter().filter(|taint| taint.effect == Effect::PreferNoSchedule);
             soft_taints.filter(|taint| !tolerates(&soft, taint)).count() as i64
         };
-        let avoid: Box<[i64]> = world.cache.taint_lists().iter().map(avoid).collect();
+        let avoid: Box<[i64]> = world.cache.taint_lists().iter().map(|taints| avoid(taints)).collect();
         Some(Box::new(Avoid(avoid)))
     }
 }

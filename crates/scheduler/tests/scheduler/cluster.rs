@@ -22,7 +22,6 @@ const BEGIN: i64 = 1_700_000_000;
 
 /// A server, a scheduler, and a user who may do everything.
 pub struct Cluster {
-    pub server: Server,
     pub api: Api,
     pub scheduler: Handle,
 }
@@ -84,7 +83,7 @@ impl Cluster {
         choose(&mut options);
         let scheduler = start(options).unwrap();
         scheduler.synced().await;
-        Cluster { server, api, scheduler }
+        Cluster { api, scheduler }
     }
 
     /// Makes an object from YAML.

@@ -7,6 +7,7 @@
 mod picture;
 mod scenario;
 mod trouble;
+mod walk;
 mod world;
 
 use std::time::Duration;

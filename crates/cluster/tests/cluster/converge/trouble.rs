@@ -2,8 +2,8 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
@@ -43,10 +43,24 @@ impl Dice {
     }
 }
 
+/// Who wrote what, in order.
+pub type Log = Arc<Mutex<Vec<Write>>>;
+
+/// A write that somebody made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Write {
+    pub actor: String,
+    pub method: Method,
+    pub path: String,
+}
+
 /// A way to the server on which things go wrong while there is trouble.
 #[derive(Clone)]
 pub struct Troubled {
     pub inner: InProcess,
+    /// Who goes this way.
+    pub actor: String,
+    pub log: Log,
     pub dice: Dice,
     pub is_on: Arc<AtomicBool>,
 }
@@ -58,6 +72,10 @@ impl Troubled {
 
     async fn answer(mut self, request: Request<ClientBody>) -> Response<Lossy> {
         let is_write = request.method() != Method::GET;
+        if is_write {
+            let (method, path) = (request.method().clone(), request.uri().path().to_string());
+            self.log.lock().unwrap().push(Write { actor: self.actor.clone(), method, path });
+        }
         let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
         if is_watch && self.is_on() && self.dice.percent(20) {
             return refusal(410, "Expired");

@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep};
 
 use super::picture;
 use super::scenario::{Action, Step};
-use super::trouble::{Dice, Troubled};
+use super::trouble::{Dice, Log, Troubled, Write};
 
 /// The time at which every world begins.
 const BEGIN: i64 = 1_700_000_000;
@@ -28,10 +28,11 @@ const BEGIN: i64 = 1_700_000_000;
 pub struct World {
     server: Server,
     /// The user, on whose way nothing goes wrong.
-    api: Api,
+    pub api: Api,
     clock: Virtual,
     dice: Dice,
     trouble: Arc<AtomicBool>,
+    log: Log,
     loops: Option<Loops>,
 }
 
@@ -78,7 +79,8 @@ impl World {
         let server = Server::new(registry, Options { plugins: Plugins::alone(), ..Options::default() });
         server.start().await;
         let api = Api::new(Client::new(server.in_process(User::master("admin"), "kubectl"), "default"));
-        let world = World { server, api, clock, dice, trouble: Arc::default(), loops: None };
+        let world =
+            World { server, api, clock, dice, trouble: Arc::default(), log: Log::default(), loops: None };
         for name in ["default", "kube-system", "kube-node-lease"] {
             world.apply(&format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}")).await;
         }
@@ -91,12 +93,12 @@ impl World {
         let clock = self.clock;
         let clock: mizzen_sdk::seam::Clock = Arc::new(move || clock.timestamp());
         let chance = self.chance();
-        let client = self.client();
-        let mut options = controllers::Options::new(Arc::new(move |_| client.clone()));
+        let world = (self.server.clone(), self.dice.clone(), self.trouble.clone(), self.log.clone());
+        let mut options = controllers::Options::new(Arc::new(move |name| way(&world, name)));
         (options.clock, options.chance) = (clock.clone(), chance.clone());
-        let mut placing = scheduler::Options::new(self.client());
+        let mut placing = scheduler::Options::new(self.client("scheduler"));
         (placing.clock, placing.chance) = (clock.clone(), chance);
-        let mut nodes = node::Options::simulated(self.client(), 2);
+        let mut nodes = node::Options::simulated(self.client("kubelet"), 2);
         nodes.clock = clock;
         self.loops = Some(Loops {
             _controllers: controllers::start(options),
@@ -110,9 +112,13 @@ impl World {
         Arc::new(move || dice.fraction())
     }
 
-    fn client(&self) -> Client {
-        let inner = self.server.in_process(User::master("system:loops"), "loops");
-        Client::new(Troubled { inner, dice: self.dice.clone(), is_on: self.trouble.clone() }, "default")
+    fn client(&self, actor: &str) -> Client {
+        way(&(self.server.clone(), self.dice.clone(), self.trouble.clone(), self.log.clone()), actor)
+    }
+
+    /// What was written since this was last asked, and by whom.
+    pub fn writes(&self) -> Vec<Write> {
+        std::mem::take(&mut self.log.lock().unwrap())
     }
 
     /// Whether things go wrong from now on.
@@ -165,6 +171,13 @@ impl World {
     pub async fn picture(&self) -> String {
         picture::draw(&self.api).await
     }
+}
+
+/// The way to the server for one of the loops.
+fn way((server, dice, trouble, log): &(Server, Dice, Arc<AtomicBool>, Log), actor: &str) -> Client {
+    let inner = server.in_process(User::master("system:loops"), "loops");
+    let (dice, is_on, log) = (dice.clone(), trouble.clone(), log.clone());
+    Client::new(Troubled { inner, actor: actor.into(), log, dice, is_on }, "default")
 }
 
 /// Where objects of this kind live.

@@ -1,0 +1,86 @@
+//! The walk that everyone who learns Kubernetes is told, step by step: who does what, and in which order.
+
+use std::time::Duration;
+
+use http::Method;
+use mizzen_sdk::api::DeleteOptions;
+use mizzen_sdk::resource::{DEPLOYMENTS, PODS, REPLICA_SETS};
+use mizzen_sdk::{Key, Object};
+
+use super::scenario::{Action, Step};
+use super::trouble::{Dice, Write};
+use super::world::World;
+
+const WEB: Step = Step { action: Action::Apply(include_str!("web.yaml")), seconds: 0 };
+
+/// Where, in what was written, an actor first did something. Names end in chance, so that a part of the path must do.
+#[track_caller]
+fn at(writes: &[Write], actor: &str, method: Method, part: &str) -> usize {
+    let found = writes
+        .iter()
+        .position(|write| write.actor == actor && write.method == method && write.path.contains(part));
+    found.unwrap_or_else(|| panic!("{actor} never did {method} {part}; there is {writes:#?}"))
+}
+
+/// Asserts that these things were done, in this order.
+#[track_caller]
+fn in_order(writes: &[Write], steps: &[(&str, Method, &str)]) {
+    let places: Vec<usize> =
+        steps.iter().map(|(actor, method, part)| at(writes, actor, method.clone(), part)).collect();
+    assert!(places.is_sorted(), "{steps:?} were done at {places:?}");
+}
+
+async fn pods(world: &World) -> Vec<Object> {
+    world.api.list(&PODS, "default", &Default::default()).await.unwrap()
+}
+
+fn is_ready(pod: &Object) -> bool {
+    let conditions = pod["status"]["conditions"].list();
+    conditions.iter().any(|one| one["type"].str() == "Ready" && one["status"].str() == "True")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deployment_becomes_running_pods_and_a_pod_that_dies_is_replaced() {
+    let mut world = World::new(Dice::new(1)).await;
+    world.start().await;
+    world.pass(Duration::from_secs(5)).await;
+    world.writes();
+
+    world.perform(&WEB).await;
+    world.pass(Duration::from_secs(5)).await;
+    let writes = world.writes();
+    in_order(
+        &writes,
+        &[
+            ("deployment-controller", Method::POST, "/replicasets"),
+            ("replicaset-controller", Method::POST, "/pods"),
+            ("scheduler", Method::POST, "/binding"),
+            ("kubelet", Method::PATCH, "/status"),
+        ],
+    );
+    let deployment = world.api.get(&DEPLOYMENTS, &Key::new("default", "web")).await.unwrap();
+    let sets = world.api.list(&REPLICA_SETS, "default", &Default::default()).await.unwrap();
+    let (before, set) = (pods(&world).await, &sets[0]);
+    assert_eq!((sets.len(), before.len()), (1, 3));
+    assert!(set.is_controlled_by(deployment.uid()));
+    assert!(before.iter().all(|pod| pod.is_controlled_by(set.uid()) && is_ready(pod)));
+    assert!(before.iter().all(|pod| !pod["spec"]["nodeName"].str().is_empty()));
+    assert_eq!(deployment["status"]["availableReplicas"].int(), 3);
+
+    let victim = &before[0];
+    world.api.delete(&PODS, &victim.key(), &DeleteOptions::default()).await.unwrap();
+    world.pass(Duration::from_secs(60)).await;
+    let writes = world.writes();
+    let going = format!("/pods/{}", victim.name());
+    in_order(
+        &writes,
+        &[
+            ("replicaset-controller", Method::POST, "/pods"),
+            ("scheduler", Method::POST, "/binding"),
+            ("kubelet", Method::DELETE, &going),
+        ],
+    );
+    let after = pods(&world).await;
+    assert_eq!(after.len(), 3);
+    assert!(after.iter().all(|pod| is_ready(pod) && pod.uid() != victim.uid()));
+}

@@ -1,0 +1,116 @@
+//! `mizzen up` as a person uses it: a deployment comes to life, its steps can be watched, its logs read.
+
+use std::process::Stdio;
+
+use serde_json::json;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use crate::process::{Home, PATIENCE};
+
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+
+#[tokio::test]
+async fn a_deployment_comes_to_life_and_its_steps_are_told() {
+    let home = Home::in_memory().whole();
+    let process = home.start().await;
+    let client = process.admin().await;
+    let trace = Command::new(env!("CARGO_BIN_EXE_mizzen"))
+        .args(["trace", "deployment/web", "--until-ready", "--kubeconfig"])
+        .arg(home.kubeconfig())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let labels = json!({"app": "web"});
+    let containers = json!([{"name": "web", "image": "web:1"}]);
+    let metadata = json!({"labels": labels, "annotations": {"mizzen.dev/logs": "hello\nworld"}});
+    let deployment = json!({
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": 2, "selector": {"matchLabels": labels},
+            "template": {"metadata": metadata, "spec": {"containers": containers}},
+        },
+    });
+    client.post(DEPLOYMENTS, deployment.to_string()).await.expect(201);
+    let output = timeout(PATIENCE, trace.wait_with_output()).await.expect("it becomes ready").unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    let actors: Vec<&str> = told.lines().filter_map(|line| line.split_whitespace().nth(1)).collect();
+    let first = |actor: &str| {
+        actors.iter().position(|one| *one == actor).unwrap_or_else(|| panic!("no {actor} in\n{told}"))
+    };
+    let pods = client.get("/api/v1/namespaces/default/pods").await.expect(200).json();
+    let names: Vec<&str> = pods["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|pod| pod["metadata"]["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names.len(), 2);
+    // Whoever comes late is told what is there; the last step is always told live.
+    assert!(
+        told.contains("deployment/web") && told.lines().last().unwrap().contains("counts 2 ready of 2"),
+        "{told}"
+    );
+    if actors.contains(&"replicaset-controller") && actors.contains(&"scheduler") {
+        assert!(
+            first("replicaset-controller") < first("scheduler") && first("scheduler") < first("kubelet"),
+            "{told}"
+        );
+    }
+    let logs = client.get(&format!("/api/v1/namespaces/default/pods/{}/log", names[0])).await.expect(200);
+    assert_eq!(logs.text(), "hello\nworld\n");
+    process.stop().await;
+}
+
+#[tokio::test]
+async fn loops_alone_need_a_kubeconfig_that_leads_somewhere() {
+    for part in ["controllers", "scheduler", "node"] {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_mizzen")).args([part, "--kubeconfig", "/nonexistent"]).output();
+        let output = timeout(PATIENCE, output).await.expect("ends by itself").unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && said.contains("/nonexistent"), "{part}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn loops_that_run_alone_do_what_they_do_beside_the_server() {
+    let home = Home::in_memory();
+    let process = home.start().await;
+    let client = process.admin().await;
+    let run = |part: &str| {
+        Command::new(env!("CARGO_BIN_EXE_mizzen"))
+            .args([part, "--kubeconfig"])
+            .arg(home.kubeconfig())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap()
+    };
+    let _parts = [run("controllers"), run("scheduler"), run("node")];
+    let labels = json!({"app": "web"});
+    let deployment = json!({
+        "metadata": {"name": "web"},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": "web:1"}]}},
+        },
+    });
+    client.post(DEPLOYMENTS, deployment.to_string()).await.expect(201);
+    let mut events = client.watch(&format!("{DEPLOYMENTS}?watch=true")).await;
+    let ready = async {
+        while let Some(event) = events.next().await {
+            if event["object"]["status"]["readyReplicas"] == 1 {
+                return;
+            }
+        }
+        panic!("the watch ended");
+    };
+    timeout(PATIENCE, ready).await.expect("a pod becomes ready");
+    let lease = client
+        .get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager")
+        .await;
+    assert!(!lease.expect(200).json()["spec"]["holderIdentity"].as_str().unwrap().is_empty());
+    process.stop().await;
+}
