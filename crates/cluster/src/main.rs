@@ -41,6 +41,8 @@ enum Command {
     Node(command::Node),
     /// Print a kubeconfig for one more user.
     Kubeconfig(command::Kubeconfig),
+    /// Run the scheduler alone, against any Kubernetes API server.
+    Scheduler(command::Scheduler),
     /// Print what the loops do to an object, live.
     Trace(trace::Trace),
     /// Put load on any Kubernetes API server and report what it costs.
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
         }
         Command::Node(node) => ("node", node.run().map_err(|error| chain(&error))),
         Command::Kubeconfig(kubeconfig) => ("kubeconfig", kubeconfig.run().map_err(|error| chain(&error))),
+        Command::Scheduler(scheduler) => ("scheduler", scheduler.run().map_err(|error| chain(&error))),
         Command::Trace(trace) => ("trace", trace.run().map_err(|error| chain(&error))),
         Command::Bench(options) => ("bench", bench::run(options).map_err(|error| chain(&error))),
     };

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -25,6 +26,14 @@ pub enum LeadError {
     /// Another took over, or the server could not be reached for too long.
     #[error("lost the lease {NAMESPACE}/{0}; stopping, so that no two work at once")]
     Lost(&'static str),
+    /// What the part is told makes no sense.
+    #[error("{}: {why}", .file.display())]
+    Configuration {
+        /// Where it is written.
+        file: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The process could not be set up.
     #[error("cannot start: {0}")]
     Runtime(#[from] io::Error),

@@ -5,12 +5,14 @@ mod controllers;
 mod kubeconfig;
 mod lead;
 mod node;
+mod scheduler;
 mod up;
 
 pub use apiserver::Apiserver;
 pub use controllers::Controllers;
 pub use kubeconfig::Kubeconfig;
 pub use node::Node;
+pub use scheduler::Scheduler;
 pub use up::Up;
 
 use std::net::IpAddr;
