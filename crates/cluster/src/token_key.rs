@@ -42,7 +42,12 @@ impl TokenKey {
         if !file.exists() {
             write_private(&file, &KeyPair::generate()?.serialize_pem())?;
         }
-        load(&read(&file)?).map_err(|detail| PkiError::Corrupt { path: file, detail })
+        TokenKey::read(&file)
+    }
+
+    /// The key in a file.
+    pub fn read(file: &Path) -> Result<TokenKey, PkiError> {
+        load(&read(file)?).map_err(|detail| PkiError::Corrupt { path: file.into(), detail })
     }
 }
 

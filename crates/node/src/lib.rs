@@ -139,6 +139,7 @@ fn settings(options: Options, port: u16) -> Settings {
 /// Pods of any node, or of the only one.
 fn follow_pods(settings: &Settings) -> Informer<Object> {
     let mut source = ListWatch::at(settings.api.client().clone(), PODS.path(""));
+    source.forget_managed_fields = true;
     source.fields = Some(match settings.n_nodes {
         1 => format!("spec.nodeName={}", settings.name(0)),
         _ => "spec.nodeName!=".into(),
@@ -148,6 +149,7 @@ fn follow_pods(settings: &Settings) -> Informer<Object> {
 
 fn follow_nodes(settings: &Settings) -> Informer<Object> {
     let mut source = ListWatch::at(settings.api.client().clone(), NODES.path(""));
+    source.forget_managed_fields = true;
     if settings.n_nodes == 1 {
         source.fields = Some(format!("metadata.name={}", settings.name(0)));
     }

@@ -29,11 +29,7 @@ impl Devices {
         for used in pod.resource_claims.iter().filter(|used| !used.needless) {
             let Pod { namespace, name: pod_name, .. } = pod;
             let Some(name) = &used.claim else {
-                let problem = "pod claim";
-                return Err(format!(
-                    "pod \"{namespace}/{pod_name}\": {problem} {}: resource claim not created yet",
-                    used.name
-                ));
+                return Err(format!("pod \"{namespace}/{pod_name}\": ResourceClaim not created yet"));
             };
             let claim = self.claims.get(&Key::new(namespace.as_str(), name.as_str()));
             let claim = claim.ok_or_else(|| format!("resourceclaim.resource.k8s.io \"{name}\" not found"))?;

@@ -3,6 +3,7 @@
 use mizzen_sdk::Object;
 
 use crate::model::{NodeFacts, Pod};
+use crate::plugin::{Name, Names};
 
 /// Which of a pod's properties changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,4 +101,54 @@ pub(crate) enum Happening<'a> {
     ResourceClaim { old: Option<&'a Object>, new: Option<&'a Object> },
     ResourceSlice { new: Option<&'a Object> },
     DeviceClass { old: Option<&'a Object>, new: Option<&'a Object> },
+}
+
+impl Happening<'_> {
+    /// Whose rejections it can undo. A plugin that is not named here is not asked, whatever it would say.
+    pub fn interests(&self) -> Names {
+        let some = |names: &[Name]| names.iter().copied().chain([Name::Extender]).collect();
+        match self {
+            Happening::Pod { old: None, .. } => some(&[Name::PodTopologySpread, Name::InterPodAffinity]),
+            Happening::Pod { new: None, .. } => some(&[
+                Name::NodePorts,
+                Name::NodeResourcesFit,
+                Name::VolumeRestrictions,
+                Name::NodeVolumeLimits,
+                Name::PodTopologySpread,
+                Name::InterPodAffinity,
+            ]),
+            _ => Names::all(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::configuration::Configuration;
+    use crate::model::samples::pod;
+    use crate::world::World;
+
+    #[test]
+    fn whoever_can_be_helped_is_interested() {
+        let demanding = "{metadata: {labels: {app: x}}, spec: {nodeName: n1,
+            containers: [{ports: [{hostPort: 80}], resources: {requests: {cpu: '1'}}}],
+            volumes: [{name: v, persistentVolumeClaim: {claimName: c}}],
+            affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{labelSelector: {matchLabels: {app: x}}, topologyKey: z}]},
+                       podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{labelSelector: {matchLabels: {app: x}}, topologyKey: z}]}},
+            topologySpreadConstraints: [{maxSkew: 1, topologyKey: z, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: x}}}]}}";
+        let (waiting, other) = (pod("p", demanding), pod("q", demanding));
+        let (configuration, world) = (Configuration::default(), World::default());
+        let came = Happening::Pod { old: None, new: Some(&other), change: PodChange::ADD };
+        let went = Happening::Pod { old: Some(&other), new: None, change: PodChange::DELETE };
+        for (happening, n_helped) in [(came, 2), (went, 6)] {
+            let filters = configuration.profiles[0].filters.iter();
+            let helped: Vec<Name> = filters
+                .filter(|filter| filter.wakes(&waiting, &happening, &world))
+                .map(|filter| filter.name())
+                .collect();
+            assert!(helped.iter().all(|name| happening.interests().has(*name)), "{helped:?}");
+            assert_eq!(helped.len(), n_helped, "{helped:?}");
+        }
+    }
 }

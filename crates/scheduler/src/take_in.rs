@@ -196,7 +196,7 @@ impl Scheduler {
     pub fn wake(&mut self, happening: &Happening, concerns: impl Fn(&Pod) -> bool) {
         let (profiles, world) = (&self.profiles, &self.world);
         let helps = |pod: &Pod, rejectors| concerns(pod) && helps(profiles, world, pod, rejectors, happening);
-        self.queue.wake(helps, |pod| gate_of(profiles, world, pod));
+        self.queue.wake(happening.interests(), helps, |pod| gate_of(profiles, world, pod));
     }
 
     /// Lets pods be tried again that have waited long enough.

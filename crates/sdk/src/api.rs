@@ -134,6 +134,18 @@ impl Api {
         }
     }
 
+    /// How many objects of a kind there are in a namespace: the server says how many would follow the first.
+    pub async fn count(&self, of: &Resource, namespace: &str) -> Result<usize, Error> {
+        let page = self.metadata_only().page(&format!("{}?limit=1", of.path(namespace))).await?;
+        let first = page["items"].list().len();
+        match (page["metadata"]["continue"].str(), page["metadata"]["remainingItemCount"].as_int()) {
+            ("", _) => Ok(first),
+            (_, Some(others)) => Ok(first + usize::try_from(others).unwrap_or_default()),
+            // It does not say, so that all are looked at.
+            _ => Ok(self.metadata_only().list(of, namespace, &ListOptions::default()).await?.len()),
+        }
+    }
+
     /// Makes an object, in the namespace that it names.
     pub async fn create(&self, of: &Resource, object: &Value) -> Result<Object, Error> {
         let path = of.path(object["metadata"]["namespace"].str());

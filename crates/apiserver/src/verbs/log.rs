@@ -58,49 +58,73 @@ fn container<'a>(pod: &'a Value, asked: &'a str) -> Result<&'a str, Status> {
     }
 }
 
+/// What the client wants of a log.
+#[derive(Default)]
+struct LogOptions {
+    limit: Option<i64>,
+    since: Option<i64>,
+    since_time: Option<String>,
+    tail: Option<i64>,
+}
+
 /// What the kubelet is asked: the client's options, checked, in the order in which Go writes them.
 fn query(query: &Query, name: &str) -> Result<String, Status> {
-    let mut asked = Vec::new();
-    let mut violations = Violations::default();
-    let number = |key: &str| query.int(key).map_err(Status::bad_request);
-    let (limit, since, tail) = (number("limitBytes")?, number("sinceSeconds")?, number("tailLines")?);
-    let since_time = match query.text("sinceTime") {
-        "" => None,
-        text => time::parse_time(text).map_err(|error| Status::bad_request(error.to_string()))?,
-    };
-    if let Some(tail) = tail.filter(|tail| *tail < 0) {
-        violations.invalid("tailLines", tail, "must be greater than or equal to 0");
-    }
-    if let Some(limit) = limit.filter(|limit| *limit < 1) {
-        violations.invalid("limitBytes", limit, "must be greater than 0");
-    }
-    match since {
-        Some(_) if since_time.is_some() => {
-            violations.forbidden("", "at most one of `sinceTime` or `sinceSeconds` may be specified");
-        }
-        Some(since) if since < 1 => violations.invalid("sinceSeconds", since, "must be greater than 0"),
-        _ => {}
-    }
-    if query.get("stream").is_some() {
-        violations.forbidden("stream", "may not be specified");
-    }
+    let options = LogOptions::read(query).map_err(Status::bad_request)?;
+    let violations = options.check(query.get("stream").is_some());
     if !violations.is_empty() {
         let gvk = GroupVersionKind { group: "".into(), version: "v1".into(), kind: "PodLogOptions".into() };
         return Err(Status::invalid(&gvk, name, &violations));
     }
-    let flag = |key: &str| query.bool(key).filter(|on| *on).map(|_| "true".to_string());
-    let text = |number: Option<i64>| number.map(|number| number.to_string());
-    let options = [
-        ("follow", flag("follow")),
-        ("limitBytes", text(limit)),
-        ("previous", flag("previous")),
-        ("sinceSeconds", text(since)),
-        ("sinceTime", since_time.map(|time| time.replace(':', "%3A"))),
-        ("tailLines", text(tail)),
-        ("timestamps", flag("timestamps")),
-    ];
-    asked.extend(options.into_iter().filter_map(|(key, value)| Some(format!("{key}={}", value?))));
-    Ok(if asked.is_empty() { String::new() } else { format!("?{}", asked.join("&")) })
+    Ok(options.show(query))
+}
+
+impl LogOptions {
+    fn read(query: &Query) -> Result<LogOptions, String> {
+        let since_time = match query.text("sinceTime") {
+            "" => None,
+            text => time::parse_time(text).map_err(|error| error.to_string())?,
+        };
+        let (limit, since) = (query.int("limitBytes")?, query.int("sinceSeconds")?);
+        Ok(LogOptions { limit, since, since_time, tail: query.int("tailLines")? })
+    }
+
+    fn check(&self, has_stream: bool) -> Violations {
+        let mut violations = Violations::default();
+        if let Some(tail) = self.tail.filter(|tail| *tail < 0) {
+            violations.invalid("tailLines", tail, "must be greater than or equal to 0");
+        }
+        if let Some(limit) = self.limit.filter(|limit| *limit < 1) {
+            violations.invalid("limitBytes", limit, "must be greater than 0");
+        }
+        match self.since {
+            Some(_) if self.since_time.is_some() => {
+                violations.forbidden("", "at most one of `sinceTime` or `sinceSeconds` may be specified");
+            }
+            Some(since) if since < 1 => violations.invalid("sinceSeconds", since, "must be greater than 0"),
+            _ => {}
+        }
+        if has_stream {
+            violations.forbidden("stream", "may not be specified");
+        }
+        violations
+    }
+
+    fn show(self, query: &Query) -> String {
+        let flag = |key: &str| query.bool(key).filter(|on| *on).map(|_| "true".to_string());
+        let text = |number: Option<i64>| number.map(|number| number.to_string());
+        let options = [
+            ("follow", flag("follow")),
+            ("limitBytes", text(self.limit)),
+            ("previous", flag("previous")),
+            ("sinceSeconds", text(self.since)),
+            ("sinceTime", self.since_time.map(|time| time.replace(':', "%3A"))),
+            ("tailLines", text(self.tail)),
+            ("timestamps", flag("timestamps")),
+        ];
+        let asked = options.into_iter().filter_map(|(key, value)| Some(format!("{key}={}", value?)));
+        let asked: Vec<String> = asked.collect();
+        if asked.is_empty() { String::new() } else { format!("?{}", asked.join("&")) }
+    }
 }
 
 /// Where a node's kubelet listens.
@@ -148,34 +172,21 @@ async fn refusal(code: u16, body: Incoming, name: &str) -> Status {
         Ok(text) => String::from_utf8_lossy(&text.to_bytes()).into_owned(),
         Err(error) => return Status::internal(error),
     };
-    match code {
-        500 => Status::internal(text),
-        400 => Status::bad_request(text),
-        404 => Status::failure(
-            404,
-            "NotFound",
-            format!("the server could not find the requested resource ( pods/log {name})"),
-        ),
-        401 => Status::failure(
-            401,
-            "Unauthorized",
-            format!("the server has asked for the client to provide credentials ( pods/log {name})"),
-        ),
-        403 => Status::failure(403, "Forbidden", format!("{text} ( pods/log {name})")),
-        422 => Status::failure(
-            422,
-            "Invalid",
-            format!("the server rejected our request due to an error in our request ( pods/log {name})"),
-        ),
-        code => Status::failure(
-            code,
-            if code >= 500 { "InternalError" } else { "" },
-            format!(
-                "an error on the server ({}) has prevented the request from succeeding ( pods/log {name})",
-                json::quote(&text)
-            ),
-        ),
-    }
+    let (reason, message) = match code {
+        500 => return Status::internal(text),
+        400 => return Status::bad_request(text),
+        401 => ("Unauthorized", "the server has asked for the client to provide credentials".into()),
+        403 => ("Forbidden", text),
+        404 => ("NotFound", "the server could not find the requested resource".into()),
+        422 => ("Invalid", "the server rejected our request due to an error in our request".into()),
+        503 => ("ServiceUnavailable", "the server is currently unable to handle the request".into()),
+        code => {
+            let reason = if code > 500 { "InternalError" } else { "" };
+            let shown = json::quote(&text);
+            (reason, format!("an error on the server ({shown}) has prevented the request from succeeding"))
+        }
+    };
+    Status::failure(code, reason, format!("{message} ( pods/log {name})"))
 }
 
 #[cfg(test)]

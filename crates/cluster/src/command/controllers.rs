@@ -1,14 +1,17 @@
 //! `mizzen controllers`: the loops alone, against any server.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use mizzen_controllers as controllers;
+use mizzen_apiserver::issue_token;
+use mizzen_controllers::{self as controllers, SignToken};
 
 use super::lead::{self, LeadError};
 use super::up::pod_range;
 use crate::connect::connect;
+use crate::pki::{self, PkiError};
+use crate::token_key::TokenKey;
 
 /// Run the control loops alone, against any Kubernetes API server. Of several that run, one works.
 #[derive(Args)]
@@ -24,9 +27,21 @@ pub struct Controllers {
     /// The addresses of pods, of which every node gets a block; one range per family, or none
     #[arg(long, value_name = "RANGE,…", value_delimiter = ',', value_parser = pod_range)]
     cluster_cidr: Vec<String>,
+    /// The certificate by which the server is known, in PEM, to be published in every namespace
+    #[arg(long, value_name = "FILE")]
+    root_ca_file: Option<PathBuf>,
+    /// The key of the server's tokens, in PEM (P-256, PKCS #8), to sign those that are kept in secrets
+    #[arg(long, value_name = "FILE")]
+    service_account_private_key_file: Option<PathBuf>,
     /// Work without asking whether another does
     #[arg(long)]
     no_leader_elect: bool,
+}
+
+/// Signs tokens with the key in a file.
+fn signer(file: &Path) -> Result<SignToken, PkiError> {
+    let key = TokenKey::read(file)?;
+    Ok(Arc::new(move |claims| issue_token(&key, claims)))
 }
 
 fn known(name: &str) -> Result<String, String> {
@@ -49,6 +64,8 @@ impl Controllers {
             let mut options = controllers::Options::new(Arc::new(move |_| shared.clone()));
             options.loops = self.controllers;
             options.pod_ranges = self.cluster_cidr;
+            options.root_ca = self.root_ca_file.as_deref().map(pki::read).transpose()?;
+            options.sign_token = self.service_account_private_key_file.as_deref().map(signer).transpose()?;
             lead::lead(client, lease, "the loops", async {
                 let handle = controllers::start(options);
                 handle.synced().await;

@@ -13,6 +13,7 @@ use tokio::runtime::Builder;
 use crate::compose::stop_signal;
 use crate::connect::ConnectError;
 use crate::log;
+use crate::pki::PkiError;
 
 /// Where the leases are.
 const NAMESPACE: &str = "kube-system";
@@ -26,6 +27,9 @@ pub enum LeadError {
     /// Another took over, or the server could not be reached for too long.
     #[error("lost the lease {NAMESPACE}/{0}; stopping, so that no two work at once")]
     Lost(&'static str),
+    /// A file cannot be read.
+    #[error(transparent)]
+    File(#[from] PkiError),
     /// What the part is told makes no sense.
     #[error("{}: {why}", .file.display())]
     Configuration {

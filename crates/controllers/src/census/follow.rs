@@ -55,6 +55,7 @@ impl Following {
             return;
         }
         let mut source: ListWatch<Object> = ListWatch::at(census.client.clone(), resource.path(""));
+        source.forget_managed_fields = true;
         source.metadata_only = true;
         let is_known = Arc::new(AtomicBool::new(false));
         let teller = Teller { census: census.clone(), of: resource.clone(), is_known: is_known.clone() };

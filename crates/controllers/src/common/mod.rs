@@ -1,7 +1,4 @@
 //! What do several loops do alike?
-//!
-//! Some of it is for loops that are still to come.
-#![allow(dead_code)]
 
 pub mod batch;
 pub mod claim;

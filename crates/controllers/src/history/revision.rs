@@ -68,8 +68,7 @@ fn sort(value: &mut Value) {
 
 /// The name of a revision with this hash.
 pub fn name(owner: &str, hash: &str) -> String {
-    let end = owner.floor_char_boundary(NAME_LENGTH);
-    format!("{}-{hash}", &owner[..end])
+    format!("{}-{hash}", owner.get(..NAME_LENGTH).unwrap_or(owner))
 }
 
 /// A revision of `owner` as it is now, with the labels of its template and its own annotations.

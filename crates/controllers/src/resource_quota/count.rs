@@ -3,7 +3,6 @@
 //! Pods, services and claims of storage are in caches that other loops have anyway. Of everything else only the number
 //! counts, for which the server need not send the objects.
 
-use http::Method;
 use mizzen_kinds::amounts::{Amounts, add};
 use mizzen_kinds::quota::{Counted, Selector, selectors};
 use mizzen_object::Value;
@@ -89,25 +88,10 @@ impl Counter {
             return Ok(total(counted, &selectors, objects.iter().map(|object| &object.0), now));
         }
         // Nothing else is in any scope.
-        let n_objects = if selectors.is_empty() { self.number(resource, namespace).await? } else { 0 };
-        let amount = Quantity::from_int(n_objects, Format::Decimal);
+        let n_objects = if selectors.is_empty() { self.api.count(resource, namespace).await? } else { 0 };
+        let amount = Quantity::from_int(i64::try_from(n_objects).unwrap_or(i64::MAX), Format::Decimal);
         let one = counted.usage(&Value::Null, now);
         Ok(one.into_keys().map(|name| (name, amount)).collect())
-    }
-
-    /// How many objects there are: the server says how many would follow the first.
-    async fn number(&self, resource: &Resource, namespace: &str) -> Result<i64, Error> {
-        let path = format!("{}?limit=1", resource.path(namespace));
-        let page = self.api.metadata_only().raw(Method::GET, &path, None).await?;
-        let first = page["items"].list().len() as i64;
-        match (page["metadata"]["continue"].str(), page["metadata"]["remainingItemCount"].as_int()) {
-            ("", _) => Ok(first),
-            (_, Some(others)) => Ok(first + others),
-            _ => {
-                let api = self.api.metadata_only();
-                Ok(api.list(resource, namespace, &ListOptions::default()).await?.len() as i64)
-            }
-        }
     }
 }
 

@@ -309,3 +309,36 @@ async fn an_orphan_is_adopted_and_a_pod_that_no_longer_matches_is_let_go() {
     assert_eq!(owned().await, [true]);
     assert_eq!(cluster.get(&PODS, &key).await.uid(), pod.uid());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_that_is_refused_is_told_and_tried_again() {
+    let refused = "{template: {metadata: {labels: {app: d}},
+        spec: {priorityClassName: nobody, containers: [{name: c, image: 'i:1'}]}}}";
+    let cluster = begin(&["n1"], refused).await;
+    let events = cluster.list(&EVENTS, "default").await;
+    let failed = events.iter().find(|event| event["reason"].str() == "FailedCreate").expect("an event");
+    assert!(failed["message"].str().starts_with("Error creating: "), "{failed:?}");
+    assert_eq!(failed.at("source.component").str(), "daemonset-controller");
+    assert_eq!(status(&cluster).await, "1 0 0 0 0 0 1");
+    let class = "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: nobody}, value: 5}";
+    cluster.create(class).await;
+    cluster.pass(Duration::from_secs(60)).await;
+    assert_eq!(pods(&cluster).await, "n1:1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_nodes_get_their_daemons_in_several_goes() {
+    let cluster = Cluster::with(&[]).await;
+    for at in 0..260 {
+        let node = "{apiVersion: v1, kind: Node, metadata: {name: NAME, labels: {daemon: 'yes'}}}";
+        cluster.create(&node.replace("NAME", &format!("n{at}"))).await;
+    }
+    let mut cluster = cluster;
+    let tolerant = "{template: {metadata: {labels: {app: d}}, spec: {tolerations: [{operator: Exists}],
+        containers: [{name: c, image: 'i:1'}]}}}";
+    cluster.create(&set(tolerant)).await;
+    cluster.start(&["daemonset-controller"], |_| {}).await;
+    cluster.settle().await;
+    assert_eq!(cluster.list(&PODS, "default").await.len(), 260);
+    assert_eq!(status(&cluster).await, "260 260 0 0 260 0 260");
+}

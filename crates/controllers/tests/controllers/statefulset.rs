@@ -311,3 +311,36 @@ async fn a_restarted_loop_goes_on_where_it_was() {
     assert_eq!(status(&cluster).await, "3 3 3 3 3");
     assert_eq!(revisions(&cluster).await, [1]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_refused_is_told_and_tried_again() {
+    let refused = "{replicas: 2, template: {metadata: {labels: {app: web}},
+        spec: {priorityClassName: nobody, containers: [{name: c, image: 'i:1'}]}}}";
+    let cluster = begin(refused).await;
+    let told = messages(&cluster, "FailedCreate").await;
+    assert!(told[0].starts_with("Create Pod web-0 in StatefulSet web failed error: "), "{told:?}");
+    assert!(told[0].contains("no PriorityClass with name nobody was found"), "{told:?}");
+    let class = "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: nobody}, value: 5}";
+    cluster.create(class).await;
+    cluster.pass(Duration::from_secs(60)).await;
+    assert_eq!(pods(&cluster).await, "0:1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_another_controls_is_left_to_it_and_people_are_told() {
+    let cluster = Cluster::with(&["statefulset-controller"]).await;
+    let claim =
+        "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data-web-0, namespace: default,
+        ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: x, uid: some-uid, controller: true}]},
+        spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}";
+    cluster.create(claim).await;
+    let policy = "persistentVolumeClaimRetentionPolicy: {whenDeleted: Delete, whenScaled: Retain}";
+    cluster.create(&set(&format!("{{replicas: 1, {CLAIMS}, {policy}}}"))).await;
+    cluster.settle().await;
+    assert_eq!((pods(&cluster).await, claims(&cluster).await), ("0:1".into(), "data-web-0:ConfigMap".into()));
+    let told = messages(&cluster, "ConflictingController").await;
+    assert!(
+        told[0].starts_with("PersistentVolumeClaim data-web-0 has a conflicting OwnerReference"),
+        "{told:?}"
+    );
+}

@@ -168,20 +168,14 @@ impl Agent {
         let mut turn = Turn::new(object, now, &*self.settings.runtime);
         let wakes = kept.pod.advance(&mut turn);
         let notes = turn.notes;
-        if kept.pod.stage == Stage::Finished
-            && let Some(share) = kept.share.take()
-        {
+        if let Some(share) = kept.gives_back() {
             self.places.release(&kept.node, &share);
         }
-        // A write that failed must be tried again at its time, too.
-        let retry = kept.wakes.filter(|at| kept.n_failures > 0 && *at > now);
-        let wakes = earlier(wakes, retry);
-        if let Some(at) = wakes.filter(|_| wakes != kept.wakes) {
+        let is_held_back = kept.retries_at(now).is_some();
+        if let Some(at) = kept.schedule(wakes, now) {
             self.timers.add(at, key.clone());
         }
-        kept.wakes = wakes;
-        let may_write = retry.is_none();
-        if let Some(write) = kept.lacks(object, &self.settings, now).filter(|_| may_write) {
+        if let Some(write) = kept.lacks(object, &self.settings, now).filter(|_| !is_held_back) {
             kept.is_writing = true;
             self.writes.spawn(write.run(self.settings.api.clone(), key.clone(), kept.uid.clone()));
         }
@@ -253,6 +247,24 @@ impl Kept {
     /// Whether the API will soon say more than `entry` does.
     fn must_wait(&self, entry: &Entry<Object>) -> bool {
         self.is_writing || entry.version() < self.wrote
+    }
+
+    /// What it no longer takes of its node.
+    fn gives_back(&mut self) -> Option<Share> {
+        if self.pod.stage == Stage::Finished { self.share.take() } else { None }
+    }
+
+    /// When a write that failed is tried again.
+    fn retries_at(&self, now: Moment) -> Option<Moment> {
+        self.wakes.filter(|at| self.n_failures > 0 && *at > now)
+    }
+
+    /// Remembers when to look again; that moment, if it is a new one.
+    fn schedule(&mut self, wakes: Option<Moment>, now: Moment) -> Option<Moment> {
+        let wakes = earlier(wakes, self.retries_at(now));
+        let is_new = wakes != self.wakes;
+        self.wakes = wakes;
+        wakes.filter(|_| is_new)
     }
 
     fn succeed(&mut self, done: write::Done) {

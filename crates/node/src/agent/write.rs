@@ -6,7 +6,7 @@ use mizzen_sdk::Key;
 use mizzen_sdk::api::{Api, DeleteOptions, Patch};
 use mizzen_sdk::cache::Version;
 use mizzen_sdk::resource::PODS;
-use mizzen_sdk::write::{is_conflict, is_not_found};
+use mizzen_sdk::write::is_not_found;
 
 /// What is written.
 pub enum Write {
@@ -48,7 +48,7 @@ impl Write {
             }
         };
         let outcome = match outcome {
-            Err(error) if is_not_found(&error) || is_conflict(&error) => Ok(Done::Gone),
+            Err(error) if is_not_found(&error) => Ok(Done::Gone),
             outcome => outcome,
         };
         Written { key, uid, outcome }

@@ -44,8 +44,6 @@ pub(crate) struct Owner {
 /// A claim of devices that a pod names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ResourceClaimUse {
-    /// What the pod calls it.
-    pub name: Str,
     /// The claim's name; none until somebody has made it from its template.
     pub claim: Option<Str>,
     /// Whether it is made for this pod.
@@ -208,7 +206,6 @@ fn resource_claims(spec: &Value, status: &Value) -> Box<[ResourceClaimUse]> {
         let made = made.iter().find(|status| status["name"].str() == name);
         let generated = made.and_then(|status| status["resourceClaimName"].as_str());
         ResourceClaimUse {
-            name: name.into(),
             claim: direct.or(generated).map(Str::from),
             owned: direct.is_none(),
             needless: direct.is_none() && made.is_some() && generated.is_none(),

@@ -40,7 +40,7 @@ impl fmt::Display for Name {
 }
 
 /// A set of plugins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Names(u32);
 
 impl Names {
@@ -50,6 +50,16 @@ impl Names {
 
     pub fn has(self, name: Name) -> bool {
         self.0 & (1 << name as u32) != 0
+    }
+
+    /// Every plugin.
+    pub fn all() -> Names {
+        Name::ALL.iter().copied().collect()
+    }
+
+    /// Whether both have one in common.
+    pub fn meets(self, other: Names) -> bool {
+        self.0 & other.0 != 0
     }
 
     pub fn is_empty(self) -> bool {

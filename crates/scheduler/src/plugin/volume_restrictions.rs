@@ -78,8 +78,7 @@ impl Check for Exclusive {
         if !self.disks.is_empty() && node.pods.iter().any(|pod| clash(&self.disks, &pod.volumes.disks)) {
             return Some(Refusal::for_now(name, "node(s) had no available disk"));
         }
-        let reason =
-            "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode";
+        let reason = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod";
         (self.n_users > 0).then(|| Refusal::for_now(name, reason))
     }
 

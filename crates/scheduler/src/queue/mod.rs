@@ -16,9 +16,9 @@ use std::time::Duration;
 use mizzen_object::Str;
 use tokio::time::Instant;
 
-use crate::HashMap;
 use crate::model::Pod;
 use crate::plugin::{Name, Names};
+use crate::{HashMap, HashSet};
 
 pub(crate) use nominated::Nominated;
 pub(crate) use waiting::Waiting;
@@ -56,8 +56,8 @@ pub(crate) struct Queue {
     backing_off: BTreeSet<(Instant, Rank)>,
     /// Tried again after a while because something went wrong.
     erring: BTreeSet<(Instant, Rank)>,
-    /// How many wait for something to happen.
-    n_unschedulable: usize,
+    /// Those that wait for something to happen, by who rejected them.
+    unschedulable: HashMap<Names, HashSet<Str>>,
     pub nominated: Nominated,
     delays: Delays,
     origin: Instant,
@@ -82,7 +82,7 @@ impl Queue {
             active: BTreeSet::new(),
             backing_off: BTreeSet::new(),
             erring: BTreeSet::new(),
-            n_unschedulable: 0,
+            unschedulable: HashMap::default(),
             nominated: Nominated::default(),
             delays,
             origin,
@@ -95,7 +95,7 @@ impl Queue {
         Depths {
             active: self.active.len(),
             backoff: self.backing_off.len() + self.erring.len(),
-            unschedulable: self.n_unschedulable,
+            unschedulable: self.unschedulable.values().map(HashSet::len).sum(),
             gated: self.pods.values().filter(|waiting| waiting.gate.is_some()).count(),
         }
     }
@@ -164,14 +164,17 @@ impl Queue {
         }
     }
 
-    /// Lets pods be tried again that something may have helped. `helps` decides by the pod and who rejected it; `gate` says
-    /// who still does not let it in.
-    pub fn wake(&mut self, helps: impl Fn(&Pod, Names) -> bool, gate: impl Fn(&Pod) -> Option<Name>) {
-        if self.n_unschedulable == 0 {
-            return;
-        }
-        let waiting = self.pods.values().filter(|waiting| waiting.place == Place::Unschedulable);
-        let helped = waiting.filter(|waiting| helps(&waiting.pod, waiting.rejectors));
+    /// Lets pods be tried again that something may have helped. Only those are looked at that one of `interests` rejected;
+    /// `helps` decides by the pod and who rejected it; `gate` says who still does not let it in.
+    pub fn wake(
+        &mut self,
+        interests: Names,
+        helps: impl Fn(&Pod, Names) -> bool,
+        gate: impl Fn(&Pod) -> Option<Name>,
+    ) {
+        let concerned = self.unschedulable.iter().filter(|(rejectors, _)| rejectors.meets(interests));
+        let concerned = concerned.flat_map(|(_, uids)| uids).filter_map(|uid| self.pods.get(uid));
+        let helped = concerned.filter(|waiting| helps(&waiting.pod, waiting.rejectors));
         let uids: Vec<Str> = helped.map(|waiting| waiting.pod.uid.clone()).collect();
         for uid in uids {
             let gate = self.pods.get(&uid).and_then(|waiting| gate(&waiting.pod));
@@ -299,9 +302,20 @@ impl Queue {
             Place::Active => drop(self.active.insert(rank)),
             Place::BackingOff(until) => drop(self.backing_off.insert((until, rank))),
             Place::Erring(until) => drop(self.erring.insert((until, rank))),
-            Place::Unschedulable => self.n_unschedulable += 1,
+            Place::Unschedulable => {
+                let uid = waiting.pod.uid.clone();
+                self.unschedulable.entry(waiting.rejectors).or_default().insert(uid);
+            }
         }
         self.pods.insert(waiting.pod.uid.clone(), waiting);
+    }
+
+    fn leave_unschedulable(&mut self, waiting: &Waiting) {
+        let Some(uids) = self.unschedulable.get_mut(&waiting.rejectors) else { return };
+        uids.remove(&waiting.pod.uid);
+        if uids.is_empty() {
+            self.unschedulable.remove(&waiting.rejectors);
+        }
     }
 
     fn take(&mut self, uid: &str) -> Option<Waiting> {
@@ -311,7 +325,7 @@ impl Queue {
             Place::Active => drop(self.active.remove(&rank)),
             Place::BackingOff(until) => drop(self.backing_off.remove(&(until, rank))),
             Place::Erring(until) => drop(self.erring.remove(&(until, rank))),
-            Place::Unschedulable => self.n_unschedulable -= 1,
+            Place::Unschedulable => self.leave_unschedulable(&waiting),
         }
         Some(waiting)
     }

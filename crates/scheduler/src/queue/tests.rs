@@ -41,9 +41,9 @@ async fn a_pod_that_failed_waits_for_something_that_helps() {
     let waiting = queue.pop().unwrap();
     queue.fail(waiting, rejected());
     assert_eq!(pop(&mut queue), None);
-    queue.wake(|_, _| false, |_| None);
+    queue.wake(Names::all(), |_, _| false, |_| None);
     assert_eq!(pop(&mut queue), None);
-    queue.wake(|_, rejectors| rejectors == rejected(), |_| None);
+    queue.wake(Names::all(), |_, rejectors| rejectors == rejected(), |_| None);
     // Nobody else wants to be tried, so that it need not back off.
     assert_eq!(pop(&mut queue).as_deref(), Some("a"));
 }
@@ -54,7 +54,7 @@ async fn whoever_failed_lately_comes_after_those_that_did_not() {
     queue.add(pod("a", 100), None);
     let waiting = queue.pop().unwrap();
     queue.fail(waiting, rejected());
-    queue.wake(|_, _| true, |_| None);
+    queue.wake(Names::all(), |_, _| true, |_| None);
     queue.add(pod("b", 0), None);
     assert_eq!(pop(&mut queue).as_deref(), Some("b"));
     queue.add(pod("c", 0), None);
@@ -94,9 +94,9 @@ async fn a_gate_keeps_a_pod_out_until_it_opens() {
     let mut queue = Queue::new(Delays::default());
     queue.add(pod("a", 0), Some(Name::SchedulingGates));
     assert_eq!((pop(&mut queue), queue.depths().gated), (None, 1));
-    queue.wake(|_, _| true, |_| Some(Name::SchedulingGates));
+    queue.wake(Names::all(), |_, _| true, |_| Some(Name::SchedulingGates));
     assert_eq!(pop(&mut queue), None);
-    queue.wake(|_, rejectors| rejectors.has(Name::SchedulingGates), |_| None);
+    queue.wake(Names::all(), |_, rejectors| rejectors.has(Name::SchedulingGates), |_| None);
     assert_eq!(pop(&mut queue).as_deref(), Some("a"));
 }
 
@@ -107,7 +107,7 @@ async fn a_pod_for_which_others_go_is_tried_when_they_are_on_their_way() {
     let waiting = queue.pop().unwrap();
     queue.fail(waiting, rejected());
     queue.hold("a");
-    queue.wake(|_, _| true, |_| None);
+    queue.wake(Names::all(), |_, _| true, |_| None);
     assert_eq!(pop(&mut queue), None);
     queue.release("a", true);
     assert_eq!(pop(&mut queue).as_deref(), Some("a"));

@@ -182,6 +182,35 @@ async fn its_failure_is_an_error_unless_it_can_be_left_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_could_not_be_bound_is_tried_again() {
+    let extender = Extender::start(|_, body| {
+        let refused = body["Node"].str() == "n1";
+        (200, if refused { value!({"Error": "not there"}) } else { value!({}) })
+    })
+    .await;
+    let cluster = cluster(&extender, "bindVerb: bind").await;
+    cluster.pod("p", "{spec: {nodeSelector: {kubernetes.io/hostname: n1}}}").await;
+    assert_eq!(message(&cluster, "p").await, ("SchedulerError".to_string(), "not there".to_string()));
+    let again = async {
+        while extender.asked("/x/bind").len() < 2 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), again).await.expect("it is tried again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_does_not_answer_is_not_waited_for() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let extender = Extender { port: silent.local_addr().unwrap().port(), asked: Arc::default() };
+    let cluster = cluster(&extender, "filterVerb: filter\n  httpTimeout: 50ms").await;
+    cluster.pod("p", "{}").await;
+    let (reason, message) = message(&cluster, "p").await;
+    assert_eq!(reason, "SchedulerError");
+    assert!(message.ends_with(": context deadline exceeded"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn it_is_asked_only_about_what_it_manages() {
     let extender = Extender::start(|_, _| (200, value!({"NodeNames": []}))).await;
     let more = "filterVerb: filter\n  nodeCacheCapable: true\n  managedResources: [{name: example.com/gpu, ignoredByScheduler: true}]";

@@ -137,7 +137,7 @@ async fn only_one_pod_has_a_claim_for_one() {
     assert_eq!(cluster.place("a").await, "n1");
     cluster.pod("b", POD).await;
     let (_, message) = cluster.refusal("b").await;
-    assert!(message.starts_with("0/1 nodes are available: 1 node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode. "), "{message}");
+    assert!(message.starts_with("0/1 nodes are available: 1 node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod. "), "{message}");
     cluster.delete(&PODS, "default/a").await;
     assert_eq!(cluster.place("b").await, "n1");
 }

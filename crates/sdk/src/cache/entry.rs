@@ -1,8 +1,9 @@
 //! One object in a cache: its text, and what must be known without reading it.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -47,7 +48,31 @@ struct Inner<K> {
     text: Box<[u8]>,
     /// The object as somebody looks at it right now.
     object: Mutex<Weak<K>>,
+    /// Those that were looked at last, if it is in a store.
+    recent: OnceLock<Arc<Recent<K>>>,
     kind: PhantomData<K>,
+}
+
+/// The objects that were looked at last. Whoever hears of a change does so at about the same time, and shall not read it anew.
+pub(super) struct Recent<K>(Mutex<VecDeque<Arc<K>>>);
+
+/// How many objects are kept readable.
+const RECENT: usize = 512;
+
+impl<K> Default for Recent<K> {
+    fn default() -> Recent<K> {
+        Recent(Mutex::default())
+    }
+}
+
+impl<K> Recent<K> {
+    fn keep(&self, object: &Arc<K>) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() == RECENT {
+            kept.pop_front();
+        }
+        kept.push_back(object.clone());
+    }
 }
 
 impl<K> Clone for Entry<K> {
@@ -91,6 +116,7 @@ impl<K> Entry<K> {
             version: Version::parse(&resource_version),
             text,
             object: Mutex::default(),
+            recent: OnceLock::new(),
             kind: PhantomData,
         })))
     }
@@ -110,6 +136,11 @@ impl<K> Entry<K> {
         self.0.version
     }
 
+    /// Lets the object stay readable for a moment after somebody looked.
+    pub(super) fn remember_in(&self, recent: &Arc<Recent<K>>) {
+        let _ = self.0.recent.set(recent.clone());
+    }
+
     /// Its JSON text.
     pub fn text(&self) -> &[u8] {
         &self.0.text
@@ -122,7 +153,7 @@ impl<K> Entry<K> {
 }
 
 impl<K: DeserializeOwned> Entry<K> {
-    /// The object. It is read once for all who look at it at the same time.
+    /// The object. It is read once for all who look at it at the same time, or soon after.
     pub fn object(&self) -> Result<Arc<K>, DecodeError> {
         let mut known = self.0.object.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(object) = known.upgrade() {
@@ -130,6 +161,9 @@ impl<K: DeserializeOwned> Entry<K> {
         }
         let object = Arc::new(self.read()?);
         *known = Arc::downgrade(&object);
+        if let Some(recent) = self.0.recent.get() {
+            recent.keep(&object);
+        }
         Ok(object)
     }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tokio::sync::watch;
 
-use super::entry::{Entry, Version};
+use super::entry::{Entry, Recent, Version};
 use super::index::{Index, IndexFunction, Indexes, Shared};
 use crate::key::Key;
 
@@ -13,6 +13,7 @@ pub struct Store<K>(Arc<Inner<K>>);
 
 struct Inner<K> {
     state: RwLock<Snapshot<K>>,
+    recent: Arc<Recent<K>>,
     /// Up to when the store knows what happened.
     version: watch::Sender<Version>,
 }
@@ -38,7 +39,11 @@ impl<K> Clone for Snapshot<K> {
 impl<K> Default for Store<K> {
     fn default() -> Store<K> {
         let state = Snapshot { entries: Shared::default(), indexes: Indexes::default() };
-        Store(Arc::new(Inner { state: RwLock::new(state), version: watch::Sender::new(Version::default()) }))
+        Store(Arc::new(Inner {
+            state: RwLock::new(state),
+            recent: Arc::default(),
+            version: watch::Sender::new(Version::default()),
+        }))
     }
 }
 
@@ -61,6 +66,7 @@ impl<K> Store<K> {
 
     /// Puts an object in; returns what was there.
     pub fn insert(&self, entry: Entry<K>) -> Option<Entry<K>> {
+        entry.remember_in(&self.0.recent);
         self.write().insert(entry)
     }
 
@@ -77,6 +83,7 @@ impl<K> Store<K> {
         state.indexes =
             indexes.map(|(name, index)| (name.clone(), Index::new(index.function.clone()))).collect();
         for entry in entries {
+            entry.remember_in(&self.0.recent);
             state.insert(entry);
         }
         drop(state);

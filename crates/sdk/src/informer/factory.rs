@@ -107,11 +107,14 @@ impl Factory {
         self.informer_from(self.namespaces::<K>(), source)
     }
 
-    /// The informer of the objects of a resource, whatever their kind.
+    /// The informer of the objects of a resource, whatever their kind. Who owns which field is not kept.
     pub fn objects(&self, of: &resource::Resource) -> Informer<Object> {
         let namespaces = if of.namespaced { &self.0.options.namespaces[..] } else { &[] };
         self.informer_from(namespaces, |namespace| {
-            ListWatch::at(self.0.client.clone(), of.path(namespace.unwrap_or_default()))
+            let path = of.path(namespace.unwrap_or_default());
+            let mut source = ListWatch::at(self.0.client.clone(), path);
+            source.forget_managed_fields = true;
+            source
         })
     }
 

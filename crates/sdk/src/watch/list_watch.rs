@@ -32,6 +32,8 @@ pub struct ListWatch<K> {
     pub fields: Option<String>,
     /// Ask for metadata alone; objects then have nothing else.
     pub metadata_only: bool,
+    /// Forget who owns which field: hardly anybody asks, and it is a third of an object.
+    pub forget_managed_fields: bool,
     /// How the first state is fetched.
     pub initial: Initial,
     kind: PhantomData<fn() -> K>,
@@ -45,6 +47,7 @@ impl<K> Clone for ListWatch<K> {
             labels: self.labels.clone(),
             fields: self.fields.clone(),
             metadata_only: self.metadata_only,
+            forget_managed_fields: self.forget_managed_fields,
             initial: self.initial,
             kind: PhantomData,
         }
@@ -135,6 +138,7 @@ impl<K> ListWatch<K> {
             labels: None,
             fields: None,
             metadata_only: false,
+            forget_managed_fields: false,
             initial: Initial::Pages(500),
             kind: PhantomData,
         }
@@ -174,7 +178,7 @@ impl<K> ListWatch<K> {
         let request = Request::new(&self.path);
         let request = if self.metadata_only { request.list_metadata(&params) } else { request.list(&params) };
         let text = self.client.request_text(request.map_err(kube::Error::BuildRequest)?).await;
-        read_page(&text.map_err(expired)?)
+        read_page(&text.map_err(expired)?, self.forget_managed_fields)
     }
 
     /// A watch from `version` on.
@@ -208,7 +212,12 @@ impl<K> ListWatch<K> {
             false => request.watch(&params, version),
         };
         let body = self.client.request_stream(request.map_err(kube::Error::BuildRequest)?).await;
-        Ok(WatchStream { body: Box::pin(body.map_err(expired)?), line: Vec::new(), kind: PhantomData })
+        Ok(WatchStream {
+            body: Box::pin(body.map_err(expired)?),
+            line: Vec::new(),
+            forget: self.forget_managed_fields,
+            kind: PhantomData,
+        })
     }
 }
 
@@ -219,17 +228,44 @@ fn expired(error: kube::Error) -> WatchError {
     }
 }
 
-fn read_page<K>(text: &str) -> Result<Page<K>, WatchError> {
+fn read_page<K>(text: &str, forget: bool) -> Result<Page<K>, WatchError> {
     let list: RawList = serde_json::from_str(text)?;
     let items = list.items.unwrap_or_default();
-    let entries = items.iter().map(|item| Entry::of_json(item.get().as_bytes())).collect::<Result<_, _>>()?;
+    let entries = items.iter().map(|item| read_entry(item, forget)).collect::<Result<_, _>>()?;
     Ok(Page { entries, version: list.metadata.resource_version, next: list.metadata.r#continue })
+}
+
+/// Where in a text it is said who owns which field.
+#[derive(Deserialize)]
+struct Owned<'a> {
+    #[serde(borrow)]
+    metadata: Option<Managed<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Managed<'a> {
+    #[serde(borrow)]
+    managed_fields: Option<&'a RawValue>,
+}
+
+fn read_entry<K>(object: &RawValue, forget: bool) -> Result<Entry<K>, serde_json::Error> {
+    let text = object.get();
+    let managed = match forget {
+        true => serde_json::from_str::<Owned>(text)?.metadata.and_then(|metadata| metadata.managed_fields),
+        false => None,
+    };
+    let Some(managed) = managed.map(RawValue::get) else { return Entry::of_json(text.as_bytes()) };
+    let start = managed.as_ptr() as usize - text.as_ptr() as usize;
+    let (before, after) = (&text[..start], &text[start + managed.len()..]);
+    Entry::of_json([before, "[]", after].concat().into_bytes())
 }
 
 /// A watch that runs.
 pub struct WatchStream<K> {
     body: std::pin::Pin<Box<dyn AsyncBufRead + Send>>,
     line: Vec<u8>,
+    forget: bool,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -271,14 +307,14 @@ impl<K> WatchStream<K> {
         if self.line.last() != Some(&b'\n') && serde_json::from_slice::<RawEvent>(&self.line).is_err() {
             return Ok(None);
         }
-        read_event(&self.line).map(Some)
+        read_event(&self.line, self.forget).map(Some)
     }
 }
 
-fn read_event<K>(line: &[u8]) -> Result<Said<K>, WatchError> {
+fn read_event<K>(line: &[u8], forget: bool) -> Result<Said<K>, WatchError> {
     let event: RawEvent = serde_json::from_slice(line)?;
     let text = event.object.get();
-    let entry = || Entry::of_json(text.as_bytes());
+    let entry = || read_entry(event.object, forget);
     Ok(Said::Delta(match event.r#type {
         "ADDED" => Delta::Added(entry()?),
         "MODIFIED" => Delta::Updated(entry()?),
@@ -316,5 +352,28 @@ impl<K> Page<K> {
     /// As of when the list is.
     pub fn as_of(&self) -> Version {
         Version::parse(&self.version)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Object;
+
+    #[track_caller]
+    fn check(text: &str, forget: bool, expected: &str) {
+        let object: Box<RawValue> = serde_json::from_str(text).unwrap();
+        let entry: Entry<Object> = read_entry(&object, forget).unwrap();
+        assert_eq!(std::str::from_utf8(entry.text()).unwrap(), expected);
+    }
+
+    #[test]
+    fn who_owns_which_field_is_forgotten_if_nobody_asks() {
+        let text =
+            r#"{"metadata":{"name":"a","managedFields": [{"manager":"]"}] ,"uid":"u"},"managedFields":1}"#;
+        let less = r#"{"metadata":{"name":"a","managedFields": [] ,"uid":"u"},"managedFields":1}"#;
+        check(text, true, less);
+        check(text, false, text);
+        check(r#"{"spec":{}}"#, true, r#"{"spec":{}}"#);
     }
 }
