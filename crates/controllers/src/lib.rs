@@ -40,6 +40,7 @@ mod service_account_tokens;
 mod serviceaccount;
 mod services;
 mod statefulset;
+mod storage_version_migration;
 mod taint;
 mod taint_eviction;
 mod ttl;
@@ -89,6 +90,7 @@ const LOOPS: &[(&str, Start)] = &[
     ("serviceaccount-controller", serviceaccount::start),
     ("serviceaccount-token-controller", service_account_tokens::start),
     ("statefulset-controller", statefulset::start),
+    ("storage-version-migrator-controller", storage_version_migration::start),
     ("taint-eviction-controller", taint_eviction::start),
     ("token-cleaner-controller", bootstrap::start_cleaner),
     ("ttl-after-finished-controller", ttl_after_finished::start),

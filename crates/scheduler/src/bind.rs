@@ -34,6 +34,10 @@ impl Bind {
     pub async fn run(self) {
         let outcome = self.prepare_and_bind().await;
         let bound = outcome.is_ok();
+        if !bound {
+            // Before the loop hears of it, so that the pod's next try does not cross this.
+            self.doer.undo(&self.steps).await;
+        }
         let _ = self.sender.send(Letter::Bound { uid: self.pod.uid.clone(), outcome }).await;
         if bound {
             self.tell().await;

@@ -11,10 +11,10 @@
 //! # }
 //! ```
 //!
-//! One loop owns all that is known ([`world`]) and the pods that wait ([`queue`]). What happens is told to it as letters
-//! ([`inbox`]); between two letters it takes the next pod, asks the plugins of its profile ([`plugin`]) on which nodes it may
-//! be and which is best ([`cycle`]), and assumes that it is there. Writing that down ([`bind`]) is done beside the loop.
-//! Where there is no room, pods that matter less are let go ([`preempt`]).
+//! One loop owns all that is known (`world`) and the pods that wait (`queue`). What happens is told to it as letters
+//! (`inbox`); between two letters it takes the next pod, asks the plugins of its profile (`plugin`) on which nodes it may
+//! be and which is best (`cycle`), and assumes that it is there. Writing that down (`bind`) is done beside the loop.
+//! Where there is no room, pods that matter less are let go (`preempt`).
 //!
 //! Invariant: nothing here reads the wall clock or draws a number; [`Options`] has the seams.
 

@@ -6,21 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mizzen_object::{Str, Value, value};
-use mizzen_sdk::api::Api;
+use mizzen_sdk::api::{Api, Patch};
 use mizzen_sdk::cache::{Lister, Version};
 use mizzen_sdk::informer::Factory;
 use mizzen_sdk::resource::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, RESOURCE_CLAIMS};
-use mizzen_sdk::write::is_conflict;
+use mizzen_sdk::write::{is_conflict, is_not_found};
 use mizzen_sdk::{Key, Object};
-use tokio::time::{Instant, sleep};
+use tokio::time::{sleep, timeout};
 
 use crate::bind::message;
 use crate::model::Pod;
 use crate::storage::{SELECTED_NODE, is_bound};
 use crate::world::World;
 
-/// How long a pod waits for its volumes.
-const WAIT: Duration = Duration::from_secs(600);
 /// Keeps a claim of devices until nobody uses them.
 const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 /// How often a claim is written that others write, too.
@@ -36,11 +34,15 @@ pub(crate) enum Step {
         /// The volume as it will be.
         volume: Arc<Object>,
         claim: Key,
+        /// How long it is waited for.
+        patience: Duration,
     },
     /// Lets somebody make a volume for a claim on a node.
     Provision {
         /// The claim as it will be.
         claim: Arc<Object>,
+        /// How long it is waited for.
+        patience: Duration,
     },
     /// Lets a pod use a claim of devices.
     Claim {
@@ -57,7 +59,7 @@ pub(crate) fn assume(steps: &[Step], world: &mut World) {
     for step in steps {
         match step {
             Step::BindVolume { volume, .. } => world.storage.assume_volume(volume.clone()),
-            Step::Provision { claim } => world.storage.assume_claim(claim.clone()),
+            Step::Provision { claim, .. } => world.storage.assume_claim(claim.clone()),
             Step::Claim { uid, allocation: Some(allocation), .. } => world.devices.assume(uid, allocation),
             Step::Claim { .. } => {}
         }
@@ -69,7 +71,7 @@ pub(crate) fn forget(steps: &[Step], world: &mut World) {
     for step in steps {
         match step {
             Step::BindVolume { volume, .. } => world.storage.forget_volume(volume.name()),
-            Step::Provision { claim } => world.storage.forget_claim(&claim.key()),
+            Step::Provision { claim, .. } => world.storage.forget_claim(&claim.key()),
             Step::Claim { uid, .. } => world.devices.forget(uid),
         }
     }
@@ -110,14 +112,15 @@ impl Doer {
                 self.claim(claim, allocation.as_ref(), pod).await?;
                 return Ok(None);
             }
-            Step::BindVolume { volume, claim } => {
+            Step::BindVolume { volume, claim, patience } => {
                 self.api.update(&PERSISTENT_VOLUMES, volume).await?;
-                Promise { claim: claim.clone(), node: None, since: Version::default() }
+                Promise { claim: claim.clone(), node: None, since: Version::default(), patience: *patience }
             }
-            Step::Provision { claim } => {
+            Step::Provision { claim, patience } => {
                 let written = self.api.update(&PERSISTENT_VOLUME_CLAIMS, claim).await?;
                 let node = claim.annotation(SELECTED_NODE).map(String::from);
-                Promise { claim: claim.key(), node, since: Version::parse(written.version()) }
+                let since = Version::parse(written.version());
+                Promise { claim: claim.key(), node, since, patience: *patience }
             }
         }))
     }
@@ -153,24 +156,45 @@ impl Doer {
         self.api.update_status(&RESOURCE_CLAIMS, &claim).await.map(drop)
     }
 
-    async fn wait(&self, promises: &[Promise]) -> Result<(), String> {
-        let deadline = Instant::now() + WAIT;
-        loop {
-            sleep(LOOK_EVERY).await;
-            let kept: Vec<bool> =
-                promises.iter().map(|promise| self.is_kept(promise)).collect::<Result<_, _>>()?;
-            if !kept.contains(&false) {
-                return Ok(());
-            }
-            if Instant::now() >= deadline {
-                return Err("context deadline exceeded".into());
+    /// Gives back the claims of devices that were written for a pod which is not bound after all.
+    ///
+    /// Kubernetes: a claim keeps its devices; whoever cleans up claims frees them, or the pod finds them again.
+    pub async fn undo(&self, steps: &[Step]) {
+        for step in steps {
+            let Step::Claim { claim, uid, pod, .. } = step else { continue };
+            // The answer to our write may have been lost, so that every claim is asked for.
+            let change = value!({
+                "metadata": {"uid": uid},
+                "status": {"reservedFor": [{"$patch": "delete", "uid": (&pod.uid)}]}
+            });
+            let written = self.api.patch(&RESOURCE_CLAIMS, claim, "status", Patch::Strategic, &change).await;
+            if let Err(error) = written.map(drop)
+                && !is_not_found(&error)
+            {
+                // The next try of the pod comes here again, if it fails.
+                tracing::warn!(%claim, %error, "a claim is still reserved for a pod that is not bound");
             }
         }
     }
 
+    async fn wait(&self, promises: &[Promise]) -> Result<(), String> {
+        let patience = promises.iter().map(|promise| promise.patience).max().unwrap_or_default();
+        let all_kept = async {
+            loop {
+                sleep(LOOK_EVERY).await;
+                let kept: Vec<bool> =
+                    promises.iter().map(|promise| self.is_kept(promise)).collect::<Result<_, _>>()?;
+                if !kept.contains(&false) {
+                    return Ok(());
+                }
+            }
+        };
+        timeout(patience, all_kept).await.unwrap_or_else(|_| Err("context deadline exceeded".into()))
+    }
+
     /// Whether a claim has its volume; an error if it will not get one on this node.
     fn is_kept(&self, promise: &Promise) -> Result<bool, String> {
-        let Promise { claim: key, node, since } = promise;
+        let Promise { claim: key, node, since, .. } = promise;
         let claim = self.claims.by_key(key).map_err(|error| error.to_string())?;
         let claim = claim.ok_or_else(|| {
             format!("failed to check provisioning pvc: could not find v1.PersistentVolumeClaim \"{key}\"")
@@ -193,4 +217,6 @@ struct Promise {
     node: Option<String>,
     /// The version in which we said so.
     since: Version,
+    /// How long it is waited for.
+    patience: Duration,
 }

@@ -122,6 +122,7 @@ resources! {
     cluster SUBJECT_ACCESS_REVIEWS = "authorization.k8s.io" "v1" "subjectaccessreviews" "SubjectAccessReview";
     cluster CUSTOM_RESOURCE_DEFINITIONS = "apiextensions.k8s.io" "v1" "customresourcedefinitions" "CustomResourceDefinition";
     cluster VALIDATING_ADMISSION_POLICIES = "admissionregistration.k8s.io" "v1" "validatingadmissionpolicies" "ValidatingAdmissionPolicy";
+    cluster STORAGE_VERSION_MIGRATIONS = "storagemigration.k8s.io" "v1beta1" "storageversionmigrations" "StorageVersionMigration";
 }
 
 #[cfg(test)]

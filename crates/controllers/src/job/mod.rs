@@ -1,7 +1,7 @@
 //! A job has run when enough of its pods have ended well.
 //!
-//! A round counts what the pods did ([`progress`]), asks whether the job is over ([`verdict`]), makes or deletes pods
-//! ([`plan`]), and writes down who ended ([`track`]), in an order in which a crash loses nothing.
+//! A round counts what the pods did ([`progress`]), asks whether the job is over (`verdict`), makes or deletes pods
+//! (`plan`), and writes down who ended (`track`), in an order in which a crash loses nothing.
 
 mod act;
 mod backoff;

@@ -1,10 +1,14 @@
 //! What are plugins told?
 
-use mizzen_object::{Str, Value};
+use std::time::Duration;
+
+use mizzen_object::{Str, Value, json};
 
 use super::ConfigurationError;
 use crate::model::{Constraint, Labels};
-use crate::plugin::{Fit, InterPodAffinity, Measure, NodeAffinity, Strategy, TopologySpread, Weighted};
+use crate::plugin::{
+    Fit, InterPodAffinity, Measure, NodeAffinity, Strategy, TopologySpread, VolumeBinding, Weighted,
+};
 use crate::preempt::Breadth;
 
 /// What a profile's `pluginConfig` says.
@@ -18,6 +22,8 @@ pub(super) struct Arguments {
     /// None for the system's defaults.
     constraints: Option<Vec<Constraint>>,
     pub breadth: Breadth,
+    /// How long pods wait for their volumes.
+    pub patience: Duration,
 }
 
 impl Default for Arguments {
@@ -31,6 +37,7 @@ impl Default for Arguments {
             affinity: InterPodAffinity::default(),
             constraints: None,
             breadth: Breadth::default(),
+            patience: VolumeBinding::default().patience,
         }
     }
 }
@@ -48,7 +55,8 @@ impl Arguments {
                 "InterPodAffinity" => arguments.read_affinity(args)?,
                 "PodTopologySpread" => arguments.read_spread(args)?,
                 "DefaultPreemption" => arguments.read_preemption(args)?,
-                "VolumeBinding" | "DynamicResources" => {}
+                "VolumeBinding" => arguments.read_volumes(args)?,
+                "DynamicResources" => {}
                 name => return Err(ConfigurationError(format!("plugin \"{name}\" takes no arguments"))),
             }
         }
@@ -118,6 +126,28 @@ impl Arguments {
             ));
         }
         self.breadth = Breadth { share: share as usize, least: least as usize };
+        Ok(())
+    }
+
+    fn read_volumes(&mut self, args: &Value) -> Result<(), ConfigurationError> {
+        let invalid = |field: &str, problem: &str| {
+            let value = json::to_string(&args[field]);
+            ConfigurationError(format!("{field}: Invalid value: {value}: {problem}"))
+        };
+        if !args["shape"].is_null() {
+            let problem =
+                "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring";
+            return Err(invalid("shape", problem));
+        }
+        if args["bindTimeoutSeconds"].is_null() {
+            return Ok(());
+        }
+        let seconds = args["bindTimeoutSeconds"].as_int();
+        let seconds = seconds.ok_or_else(|| invalid("bindTimeoutSeconds", "must be an integer"))?;
+        let seconds = u64::try_from(seconds).map_err(|_| {
+            invalid("bindTimeoutSeconds", "invalid BindTimeoutSeconds, should not be a negative value")
+        })?;
+        self.patience = Duration::from_secs(seconds);
         Ok(())
     }
 }

@@ -154,6 +154,7 @@ fn extender(value: &Value) -> Result<ExtenderOptions, ConfigurationError> {
             .map(|one| one["name"].str().into())
             .collect(),
         ignorable: value["ignorable"].bool(),
+        enable_https: value["enableHTTPS"].bool(),
         tls: value["tlsConfig"].clone(),
     })
 }

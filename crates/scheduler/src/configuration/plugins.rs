@@ -149,7 +149,7 @@ fn filter(name: Name, arguments: &Arguments) -> Option<Box<dyn Filter>> {
         Name::NodeResourcesFit => Box::new(arguments.fit()),
         Name::VolumeRestrictions => Box::new(VolumeRestrictions),
         Name::NodeVolumeLimits => Box::new(VolumeLimits),
-        Name::VolumeBinding => Box::new(VolumeBinding),
+        Name::VolumeBinding => Box::new(VolumeBinding { patience: arguments.patience }),
         Name::VolumeZone => Box::new(VolumeZone),
         Name::PodTopologySpread => Box::new(arguments.spread()),
         Name::InterPodAffinity => Box::new(arguments.affinity.clone()),

@@ -93,7 +93,25 @@ fn nonsense_is_refused() {
             .contains("does not extend")
     );
     assert!(refused("extenders: [{urlPrefix: http://x, prioritizeVerb: p}]").contains("positive weight"));
+    check_volumes(
+        "bindTimeoutSeconds: -1",
+        "bindTimeoutSeconds: Invalid value: -1: invalid BindTimeoutSeconds, should not be a negative value",
+    );
+    check_volumes(
+        "bindTimeoutSeconds: soon",
+        "bindTimeoutSeconds: Invalid value: \"soon\": must be an integer",
+    );
+    check_volumes(
+        "shape: []",
+        "shape: Invalid value: []: unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring",
+    );
     assert!(Configuration::parse(b"kind: Nonsense").is_err());
     let all: Names = filters(&Configuration::default().profiles[0]).into_iter().collect();
     assert!(!all.is_empty());
+}
+
+#[track_caller]
+fn check_volumes(args: &str, complaint: &str) {
+    let text = format!("profiles: [{{pluginConfig: [{{name: VolumeBinding, args: {{{args}}}}}]}}]");
+    assert_eq!(refused(&text), complaint);
 }

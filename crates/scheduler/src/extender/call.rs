@@ -1,5 +1,6 @@
 //! How is an extender reached?
 
+use std::error::Error as _;
 use std::time::Duration;
 
 use http::{Request, StatusCode, Uri};
@@ -8,7 +9,7 @@ use kube::{Client, Config, Error};
 use mizzen_object::{Value, json};
 use tokio::time::timeout;
 
-use super::ExtenderOptions;
+use super::{ExtenderOptions, trust};
 
 /// Calls one extender.
 #[derive(Clone)]
@@ -28,11 +29,9 @@ impl Caller {
         let authority = uri.authority().ok_or_else(|| fail(&"no host"))?;
         let root = format!("{}://{authority}/", uri.scheme_str().unwrap_or("http"));
         let mut config = Config::new(root.parse().map_err(|error: http::uri::InvalidUri| fail(&error))?);
-        let ca = options.tls["caData"].str();
-        // Kubernetes: without an authority nobody is distrusted (extender.go).
-        config.accept_invalid_certs = options.tls["insecure"].bool() || ca.is_empty();
-        config.tls_server_name = options.tls["serverName"].as_str().map(String::from);
-        let client = Client::try_from(config).map_err(|error| fail(&error))?;
+        trust::set_up(&mut config, options).map_err(|error| fail(&error))?;
+        let client =
+            Client::try_from(config).map_err(|error| fail(&format!("tlsConfig: {}", cause(&error))))?;
         let path = uri.path().trim_end_matches('/').to_string();
         Ok(Caller { client, path, timeout: options.timeout, url })
     }
@@ -46,7 +45,7 @@ impl Caller {
         let request = request.body(body).map_err(|error| error.to_string())?;
         let (code, text) = match timeout(self.timeout, self.exchange(request)).await {
             Err(_) => return Err(format!("Post \"{url}\": context deadline exceeded")),
-            Ok(Err(error)) => return Err(format!("Post \"{url}\": {error}")),
+            Ok(Err(error)) => return Err(format!("Post \"{url}\": {}", cause(&error))),
             Ok(Ok(answer)) => answer,
         };
         if code != StatusCode::OK {
@@ -60,4 +59,15 @@ impl Caller {
         let code = answer.status();
         Ok((code, answer.into_body().collect_bytes().await?.to_vec()))
     }
+}
+
+/// What an error comes from: that a connection failed helps less than why.
+fn cause(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text = error.to_string();
+        source = error.source();
+    }
+    text
 }

@@ -1,6 +1,7 @@
 //! Who else is asked? Servers that filter and score nodes, choose victims, and bind pods.
 
 mod call;
+mod trust;
 
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ pub(crate) struct ExtenderOptions {
     pub ignored_by_scheduler: Vec<Str>,
     /// Whether it is left out when it fails.
     pub ignorable: bool,
+    /// What `enableHTTPS` says: see `trust`.
+    pub enable_https: bool,
     pub tls: Value,
 }
 

@@ -11,7 +11,7 @@ use mizzen_apiserver::{Options as ServerOptions, Plugins, Server, User};
 use mizzen_object::seam::{Clock, Random};
 use mizzen_object::{Value, json, yaml};
 use mizzen_registry::{Registry, Store};
-use mizzen_scheduler::{Handle, Options, start};
+use mizzen_scheduler::{Configuration, Handle, Options, StartError, start};
 use mizzen_sdk::api::{Api, DeleteOptions, ListOptions, Patch};
 use mizzen_sdk::resource::{EVENTS, NODES, PODS, PRIORITY_CLASSES};
 use mizzen_sdk::{Key, Object, Resource};
@@ -65,8 +65,20 @@ impl Cluster {
         Cluster::with(|_| {}).await
     }
 
+    /// The same with a configuration, of which `text` is what comes after its kind.
+    pub async fn configured(text: &str) -> Cluster {
+        let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
+        let configuration = Configuration::parse(format!("{head}{text}").as_bytes()).unwrap();
+        Cluster::with(|options| options.configuration = Arc::new(configuration)).await
+    }
+
     /// The same with a scheduler that is set up by `choose`.
     pub async fn with(choose: impl FnOnce(&mut Options)) -> Cluster {
+        Cluster::try_with(&[], choose).await.unwrap()
+    }
+
+    /// The same with nodes that the scheduler knows from the beginning, or why it does not start.
+    pub async fn try_with(nodes: &[&str], choose: impl FnOnce(&mut Options)) -> Result<Cluster, StartError> {
         let clock = Virtual { began: Instant::now() };
         let store = Store::in_memory(Default::default());
         let registry = Registry::new(store, Arc::new(clock), Arc::new(Count::default()));
@@ -77,13 +89,16 @@ impl Cluster {
             create(&api, &format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {namespace}}}}}"))
                 .await;
         }
+        for name in nodes {
+            create_node(&api, name, "{}").await;
+        }
         let mut options = Options::new(client(&server));
         options.clock = Arc::new(move || clock.timestamp());
         options.chance = Arc::new(|| 0.0);
         choose(&mut options);
-        let scheduler = start(options).unwrap();
+        let scheduler = start(options)?;
         scheduler.synced().await;
-        Cluster { api, scheduler }
+        Ok(Cluster { api, scheduler })
     }
 
     /// Makes an object from YAML.
@@ -93,16 +108,7 @@ impl Cluster {
 
     /// Makes a node of a name with 4 CPUs, 8 GiB and room for 110 pods; `more` is written over that.
     pub async fn node(&self, name: &str, more: &str) -> Object {
-        let mut node = read(&format!(
-            "{{apiVersion: v1, kind: Node, metadata: {{name: {name}, labels: {{kubernetes.io/hostname: {name}}}}},
-               status: {{allocatable: {{cpu: '4', memory: 8Gi, pods: '110'}}}}}}"
-        ));
-        merge(&mut node.0, &read(more).0);
-        let taints = node["spec"]["taints"].clone();
-        let mut made = self.api.create(&NODES, &node).await.unwrap();
-        // The server taints new nodes until they are ready; nobody says so here.
-        made.entry("spec").set("taints", taints);
-        self.api.update(&NODES, &made).await.unwrap()
+        create_node(&self.api, name, more).await
     }
 
     /// Makes a pod of a name in `default`; `more` is written over it.
@@ -196,6 +202,19 @@ fn client(server: &Server) -> Client {
 async fn create(api: &Api, text: &str) -> Object {
     let object = read(text);
     api.raw(Method::POST, &collection(&object), Some(&object)).await.unwrap()
+}
+
+async fn create_node(api: &Api, name: &str, more: &str) -> Object {
+    let mut node = read(&format!(
+            "{{apiVersion: v1, kind: Node, metadata: {{name: {name}, labels: {{kubernetes.io/hostname: {name}}}}},
+               status: {{allocatable: {{cpu: '4', memory: 8Gi, pods: '110'}}}}}}"
+        ));
+    merge(&mut node.0, &read(more).0);
+    let taints = node["spec"]["taints"].clone();
+    let mut made = api.create(&NODES, &node).await.unwrap();
+    // The server taints new nodes until they are ready; nobody says so here.
+    made.entry("spec").set("taints", taints);
+    api.update(&NODES, &made).await.unwrap()
 }
 
 /// An object from YAML or JSON.

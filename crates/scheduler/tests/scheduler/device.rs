@@ -1,12 +1,15 @@
 //! Pods get the devices that they claim.
 
+use std::time::Duration;
+
 use mizzen_sdk::resource::{PODS, RESOURCE_CLAIMS};
 
 use crate::cluster::Cluster;
 
-const POD: &str = "{spec: {resourceClaims: [{name: gpu, resourceClaimName: c}], containers: [{name: c, image: i, resources: {claims: [{name: gpu}]}}]}}";
+/// Uses the claim `c`.
+pub const POD: &str = "{spec: {resourceClaims: [{name: gpu, resourceClaimName: c}], containers: [{name: c, image: i, resources: {claims: [{name: gpu}]}}]}}";
 
-async fn slice(cluster: &Cluster, node: &str) {
+pub async fn slice(cluster: &Cluster, node: &str) {
     cluster
         .create(&format!(
             "{{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {{name: s-{node}}}, spec: {{driver: gpu.example.com, nodeName: {node},
@@ -17,13 +20,13 @@ async fn slice(cluster: &Cluster, node: &str) {
         .await;
 }
 
-async fn class(cluster: &Cluster) {
+pub async fn class(cluster: &Cluster) {
     cluster
         .create("{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: gpu}, spec: {selectors: [{cel: {expression: 'device.driver == \"gpu.example.com\"'}}]}}")
         .await;
 }
 
-async fn claim(cluster: &Cluster, name: &str, expression: &str) {
+pub async fn claim(cluster: &Cluster, name: &str, expression: &str) {
     cluster
         .create(&format!(
             "{{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {{name: {name}, namespace: default}}, spec: {{devices: {{requests:
@@ -84,4 +87,42 @@ async fn a_pod_waits_until_its_claim_is_there() {
     assert!(cluster.get(&PODS, "default/p").await["status"]["conditions"].is_null());
     claim(&cluster, "c", "true").await;
     assert_eq!(cluster.place("p").await, "n1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_waits_in_vain_gives_its_claim_back() {
+    let cluster = Cluster::configured(
+        "podInitialBackoffSeconds: 300\npodMaxBackoffSeconds: 300\nprofiles:\n- pluginConfig:\n  - {name: VolumeBinding, args: {bindTimeoutSeconds: 30}}\n",
+    )
+    .await;
+    cluster.node("n1", "{}").await;
+    class(&cluster).await;
+    slice(&cluster, "n1").await;
+    claim(&cluster, "c", "true").await;
+    cluster
+        .create("{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: slow}, provisioner: example.com/x, volumeBindingMode: WaitForFirstConsumer}")
+        .await;
+    cluster
+        .create("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: v, namespace: default}, spec: {accessModes: [ReadWriteOnce], storageClassName: slow, resources: {requests: {storage: 1Gi}}}}")
+        .await;
+    let with_volume =
+        POD.replace("{spec: {", "{spec: {volumes: [{name: v, persistentVolumeClaim: {claimName: v}}], ");
+    cluster.pod("p", &with_volume).await;
+    cluster.settle().await;
+    cluster.pod("q", POD).await;
+    assert_eq!(cluster.place("q").await, "n1");
+    assert_eq!(users(&cluster).await, ["p", "q"]);
+    cluster.pass(Duration::from_secs(31)).await;
+    let (_, message) = cluster.refusal("p").await;
+    assert!(message.ends_with("context deadline exceeded"), "{message}");
+    assert_eq!(users(&cluster).await, ["q"]);
+    // Its devices stay.
+    let claim = cluster.get(&RESOURCE_CLAIMS, "default/c").await;
+    assert_eq!(claim["status"]["allocation"]["devices"]["results"].list().len(), 1);
+}
+
+/// The pods for which the claim `c` is reserved.
+async fn users(cluster: &Cluster) -> Vec<String> {
+    let claim = cluster.get(&RESOURCE_CLAIMS, "default/c").await;
+    claim["status"]["reservedFor"].list().iter().map(|one| one["name"].str().to_string()).collect()
 }

@@ -5,25 +5,30 @@ use std::time::Duration;
 
 use mizzen_object::{Value, json, value};
 use mizzen_scheduler::Configuration;
-use mizzen_sdk::resource::PODS;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream};
+use mizzen_sdk::resource::{PODS, RESOURCE_CLAIMS};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::net::TcpListener;
 
 use crate::cluster::Cluster;
+use crate::device;
 
-type Answer = fn(&str, &Value) -> (u16, Value);
+/// What a server answers to a path and a body.
+pub type Answer = fn(&str, &Value) -> (u16, Value);
+
+/// What a server was asked.
+pub type Asked = Arc<Mutex<Vec<(String, Value)>>>;
 
 /// A server that answers, and remembers what it was asked.
 struct Extender {
     port: u16,
-    asked: Arc<Mutex<Vec<(String, Value)>>>,
+    asked: Asked,
 }
 
 impl Extender {
     async fn start(answer: Answer) -> Extender {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let asked: Arc<Mutex<Vec<(String, Value)>>> = Arc::default();
+        let asked = Asked::default();
         let memory = asked.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -40,7 +45,7 @@ impl Extender {
 }
 
 /// Reads requests and writes answers until the other side has enough.
-async fn serve(stream: TcpStream, answer: Answer, asked: Arc<Mutex<Vec<(String, Value)>>>) -> Option<()> {
+pub async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, answer: Answer, asked: Asked) -> Option<()> {
     let mut stream = BufReader::new(stream);
     loop {
         let (mut path, mut length) = (String::new(), 0);
@@ -80,15 +85,11 @@ async fn cluster(extender: &Extender, more: &str) -> Cluster {
         extender.port
     );
     let configuration = Arc::new(Configuration::parse(configuration.as_bytes()).unwrap());
-    let cluster = Cluster::with(|options| options.configuration = configuration).await;
-    for name in ["n1", "n2"] {
-        cluster.node(name, "{}").await;
-    }
-    cluster
+    Cluster::try_with(&["n1", "n2"], |options| options.configuration = configuration).await.unwrap()
 }
 
 /// Looks at a pod until `done`.
-async fn wait(cluster: &Cluster, pod: &str, done: impl Fn(&Value) -> bool) -> Value {
+pub async fn wait(cluster: &Cluster, pod: &str, done: impl Fn(&Value) -> bool) -> Value {
     let look = async {
         loop {
             let pod = cluster.get(&PODS, &format!("default/{pod}")).await;
@@ -197,6 +198,28 @@ async fn a_pod_that_could_not_be_bound_is_tried_again() {
         }
     };
     tokio::time::timeout(Duration::from_secs(30), again).await.expect("it is tried again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_could_not_be_bound_gives_its_claim_back() {
+    let extender = Extender::start(|_, _| (200, value!({"Error": "not there"}))).await;
+    let cluster = cluster(&extender, "bindVerb: bind").await;
+    device::class(&cluster).await;
+    device::slice(&cluster, "n1").await;
+    device::claim(&cluster, "c", "true").await;
+    cluster.pod("p", device::POD).await;
+    // Devices and user are written at once, so that one without the other is what is left.
+    let given_back = async {
+        loop {
+            let status = cluster.get(&RESOURCE_CLAIMS, "default/c").await["status"].clone();
+            if !status["allocation"].is_null() && status["reservedFor"].is_empty() {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), given_back).await.expect("it gives its claim back");
+    assert!(!extender.asked("/x/bind").is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,6 +3,7 @@
 mod cluster;
 mod device;
 mod extender;
+mod extender_trust;
 mod messages;
 mod place;
 mod preempt;

@@ -125,6 +125,28 @@ async fn a_pod_whose_volume_never_comes_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_file_says_how_long_a_volume_is_waited_for() {
+    for (patience, before) in [(30, Some(28)), (0, None)] {
+        let text = format!(
+            "podInitialBackoffSeconds: 300\npodMaxBackoffSeconds: 300\nprofiles:\n- pluginConfig:\n  \
+             - {{name: VolumeBinding, args: {{bindTimeoutSeconds: {patience}}}}}\n"
+        );
+        let cluster = Cluster::configured(&text).await;
+        cluster.node("n1", "{}").await;
+        class(&cluster, "WaitForFirstConsumer", "example.com/x").await;
+        claim(&cluster).await;
+        cluster.pod("p", POD).await;
+        if let Some(before) = before {
+            cluster.pass(Duration::from_secs(before)).await;
+            assert_eq!(cluster.refusal("p").await, Default::default());
+            cluster.pass(Duration::from_secs(2)).await;
+        }
+        let (_, message) = cluster.refusal("p").await;
+        assert!(message.ends_with("binding volumes: context deadline exceeded"), "{patience}: {message}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn only_one_pod_has_a_claim_for_one() {
     let cluster = Cluster::start().await;
     cluster.node("n1", "{}").await;

@@ -15,6 +15,8 @@ pub struct Step {
 pub enum Action {
     /// Objects in YAML.
     Apply(&'static str),
+    /// Whoever is about to leave something to itself waits until it is there: so many objects at a path.
+    Await { path: &'static str, n: usize },
     /// An object goes, and its dependents with it or not.
     Delete { path: &'static str, propagation: &'static str },
 }
@@ -25,6 +27,10 @@ const fn apply(text: &'static str, seconds: u64) -> Step {
 
 const fn delete(path: &'static str, propagation: &'static str, seconds: u64) -> Step {
     Step { action: Action::Delete { path, propagation }, seconds }
+}
+
+const fn wait(path: &'static str, n: usize) -> Step {
+    Step { action: Action::Await { path, n }, seconds: 0 }
 }
 
 pub static SCENARIOS: [Scenario; 7] = [
@@ -58,6 +64,10 @@ pub static SCENARIOS: [Scenario; 7] = [
             apply(include_str!("store.yaml"), 10),
             delete("/apis/apps/v1/namespaces/default/statefulsets/store", "Background", 5),
             apply(include_str!("agent.yaml"), 10),
+            wait(
+                "/api/v1/namespaces/default/pods?labelSelector=app%3Dagent&fieldSelector=status.phase%3DRunning",
+                2,
+            ),
             delete("/apis/apps/v1/namespaces/default/daemonsets/agent", "Orphan", 10),
         ],
     },

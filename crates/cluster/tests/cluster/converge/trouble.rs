@@ -11,6 +11,7 @@ use http::{Method, Request, Response};
 use http_body::Frame;
 use kube::client::Body as ClientBody;
 use mizzen_apiserver::{Body, InProcess};
+use tokio::time::Instant;
 use tower::Service;
 
 /// Chance from one seed. Clones throw the same dice.
@@ -49,6 +50,8 @@ pub type Log = Arc<Mutex<Vec<Write>>>;
 /// A write that somebody made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
+    /// After how many seconds.
+    pub at: u64,
     pub actor: String,
     pub method: Method,
     pub path: String,
@@ -61,6 +64,7 @@ pub struct Troubled {
     /// Who goes this way.
     pub actor: String,
     pub log: Log,
+    pub began: Instant,
     pub dice: Dice,
     pub is_on: Arc<AtomicBool>,
 }
@@ -74,7 +78,12 @@ impl Troubled {
         let is_write = request.method() != Method::GET;
         if is_write {
             let (method, path) = (request.method().clone(), request.uri().path().to_string());
-            self.log.lock().unwrap().push(Write { actor: self.actor.clone(), method, path });
+            self.log.lock().unwrap().push(Write {
+                at: self.began.elapsed().as_secs(),
+                actor: self.actor.clone(),
+                method,
+                path,
+            });
         }
         let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
         if is_watch && self.is_on() && self.dice.percent(20) {

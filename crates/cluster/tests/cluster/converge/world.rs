@@ -93,8 +93,8 @@ impl World {
         let clock = self.clock;
         let clock: mizzen_sdk::seam::Clock = Arc::new(move || clock.timestamp());
         let chance = self.chance();
-        let world = (self.server.clone(), self.dice.clone(), self.trouble.clone(), self.log.clone());
-        let mut options = controllers::Options::new(Arc::new(move |name| way(&world, name)));
+        let way = self.way();
+        let mut options = controllers::Options::new(Arc::new(move |name| way.client(name)));
         (options.clock, options.chance) = (clock.clone(), chance.clone());
         let mut placing = scheduler::Options::new(self.client("scheduler"));
         (placing.clock, placing.chance) = (clock.clone(), chance);
@@ -113,7 +113,13 @@ impl World {
     }
 
     fn client(&self, actor: &str) -> Client {
-        way(&(self.server.clone(), self.dice.clone(), self.trouble.clone(), self.log.clone()), actor)
+        self.way().client(actor)
+    }
+
+    fn way(&self) -> Way {
+        let (server, dice, is_on, log) =
+            (self.server.clone(), self.dice.clone(), self.trouble.clone(), self.log.clone());
+        Way { server, dice, is_on, log, began: self.clock.began }
     }
 
     /// What was written since this was last asked, and by whom.
@@ -140,9 +146,10 @@ impl World {
         }
     }
 
-    pub async fn perform(&self, step: &Step) {
+    pub async fn perform(&mut self, step: &Step) {
         match &step.action {
             Action::Apply(text) => self.apply(text).await,
+            Action::Await { path, n } => self.wait(path, *n).await,
             Action::Delete { path, propagation } => {
                 let mut options = Value::object();
                 options.set("kind", "DeleteOptions");
@@ -151,6 +158,21 @@ impl World {
                 self.api.raw(http::Method::DELETE, path, Some(&options)).await.unwrap();
             }
         }
+    }
+
+    /// Waits until there are `n` objects at a path, whatever goes wrong meanwhile.
+    async fn wait(&mut self, path: &str, n: usize) {
+        for _ in 0..600 {
+            let found = self.api.raw(http::Method::GET, path, None).await.unwrap();
+            if found["items"].list().len() == n {
+                return;
+            }
+            match self.trouble.load(Ordering::Relaxed) {
+                true => self.suffer(1).await,
+                false => self.pass(Duration::from_secs(1)).await,
+            }
+        }
+        panic!("there are no {n} objects at {path} after ten minutes");
     }
 
     /// Applies objects, as `kubectl apply --server-side` does.
@@ -173,11 +195,21 @@ impl World {
     }
 }
 
-/// The way to the server for one of the loops.
-fn way((server, dice, trouble, log): &(Server, Dice, Arc<AtomicBool>, Log), actor: &str) -> Client {
-    let inner = server.in_process(User::master("system:loops"), "loops");
-    let (dice, is_on, log) = (dice.clone(), trouble.clone(), log.clone());
-    Client::new(Troubled { inner, actor: actor.into(), log, dice, is_on }, "default")
+/// The way to the server for the loops.
+struct Way {
+    server: Server,
+    dice: Dice,
+    is_on: Arc<AtomicBool>,
+    log: Log,
+    began: Instant,
+}
+
+impl Way {
+    fn client(&self, actor: &str) -> Client {
+        let inner = self.server.in_process(User::master("system:loops"), "loops");
+        let (dice, is_on, log) = (self.dice.clone(), self.is_on.clone(), self.log.clone());
+        Client::new(Troubled { inner, actor: actor.into(), log, began: self.began, dice, is_on }, "default")
+    }
 }
 
 /// Where objects of this kind live.

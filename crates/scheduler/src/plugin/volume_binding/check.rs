@@ -1,6 +1,7 @@
 //! Can a pod's volumes be used on one node?
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mizzen_object::select::LabelSelector;
 use mizzen_object::{Str, Value, value};
@@ -21,6 +22,8 @@ pub(super) struct Reach {
     claims: Arc<Claims>,
     /// By class.
     volumes: Arc<HashMap<Str, Vec<Arc<Volume>>>>,
+    /// How long they are waited for.
+    patience: Duration,
 }
 
 /// What becomes of claims that have no volume yet.
@@ -31,10 +34,10 @@ struct Found {
 }
 
 impl Reach {
-    pub fn of(claims: Claims, world: &World) -> Reach {
+    pub fn of(claims: Claims, patience: Duration, world: &World) -> Reach {
         let classes = claims.waiting.iter().map(|claim| class_of(claim));
         let volumes = classes.map(|class| (class.into(), world.storage.volumes_of(class))).collect();
-        Reach { claims: Arc::new(claims), volumes: Arc::new(volumes) }
+        Reach { claims: Arc::new(claims), volumes: Arc::new(volumes), patience }
     }
 
     /// What becomes of the pod's claims on a node, or all that speaks against it.
@@ -127,16 +130,18 @@ impl Check for Reach {
     }
 
     fn reserve(&self, node: &Node, world: &World) -> Result<Vec<Step>, String> {
+        let patience = self.patience;
         let reasons = |reasons: Vec<Text>| reasons.join(", ");
         let Found { bindings, provisions } = self.find(node, world).map_err(reasons)?;
         let bindings = bindings.into_iter().map(|(volume, claim)| Step::BindVolume {
             volume: Arc::new(bound(&volume, &claim)),
             claim: claim.key(),
+            patience,
         });
         let provisions = provisions.into_iter().map(|claim| {
             let mut claim = Object::clone(&claim);
             claim.entry("metadata").entry("annotations").set(SELECTED_NODE, node.name());
-            Step::Provision { claim: Arc::new(claim) }
+            Step::Provision { claim: Arc::new(claim), patience }
         });
         Ok(bindings.chain(provisions).collect())
     }

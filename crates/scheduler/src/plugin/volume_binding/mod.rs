@@ -4,6 +4,7 @@ mod check;
 mod matching;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mizzen_object::quantity::Quantity;
 use mizzen_sdk::Object;
@@ -14,7 +15,16 @@ use crate::model::Pod;
 use crate::storage::{class_of, is_bound};
 use crate::world::World;
 
-pub(crate) struct VolumeBinding;
+pub(crate) struct VolumeBinding {
+    /// How long a pod that has its node waits for its volumes.
+    pub patience: Duration,
+}
+
+impl Default for VolumeBinding {
+    fn default() -> VolumeBinding {
+        VolumeBinding { patience: Duration::from_secs(600) }
+    }
+}
 
 /// The claims of a pod.
 #[derive(Clone, Default)]
@@ -50,7 +60,7 @@ impl Filter for VolumeBinding {
                 Ok(_) => return refuse("pod has unbound immediate PersistentVolumeClaims".into()),
             }
         }
-        Ready::Check(Box::new(check::Reach::of(claims, world)))
+        Ready::Check(Box::new(check::Reach::of(claims, self.patience, world)))
     }
 
     fn wakes(&self, pod: &Pod, happening: &Happening, _world: &World) -> bool {

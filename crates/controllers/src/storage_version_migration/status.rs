@@ -1,0 +1,138 @@
+//! What does a migration say of itself? That it runs, and how it ended, with upstream's words.
+
+use mizzen_object::{Value, value};
+
+use crate::common::pod::condition;
+
+const RUNNING: &str = "Running";
+const SUCCEEDED: &str = "Succeeded";
+const FAILED: &str = "Failed";
+
+/// Whether it was its turn, and nobody has noted its end yet.
+pub fn is_running(migration: &Value) -> bool {
+    is_true(migration, RUNNING)
+}
+
+/// Whether it ended, well or not. Then nothing is done for it any more.
+pub fn is_over(migration: &Value) -> bool {
+    has_succeeded(migration) || is_true(migration, FAILED)
+}
+
+/// Whether it ended well.
+pub fn has_succeeded(migration: &Value) -> bool {
+    is_true(migration, SUCCEEDED)
+}
+
+fn is_true(migration: &Value, type_: &str) -> bool {
+    condition(migration, type_).is_some_and(|condition| condition["status"].str() == "True")
+}
+
+/// It begins.
+pub fn begin(migration: &mut Value, now: &str) {
+    say(migration, RUNNING, "MigrationRunning", "The migration is running", now);
+}
+
+/// It ends well.
+pub fn succeed(migration: &mut Value, now: &str) {
+    say(migration, SUCCEEDED, "StorageVersionMigrationSucceeded", "", now);
+}
+
+/// It ends because of something.
+pub fn fail(migration: &mut Value, why: &str, now: &str) {
+    say(migration, FAILED, "StorageVersionMigrationFailed", why, now);
+}
+
+/// Kubernetes: what was said once is not said again, whatever it was.
+fn say(migration: &mut Value, type_: &str, reason: &str, message: &str, now: &str) {
+    if condition(migration, type_).is_some_and(|said| matches!(said["status"].str(), "True" | "False")) {
+        return;
+    }
+    let conditions = migration.entry("status").entry("conditions").make_list();
+    conditions.push(value!({
+        "type": type_, "status": "True", "lastTransitionTime": now, "reason": reason, "message": message
+    }));
+}
+
+/// It runs no more.
+pub fn complete(migration: &mut Value, now: &str) {
+    let generation = migration["metadata"]["generation"].as_int();
+    let conditions = migration.entry("status").entry("conditions").make_list();
+    for running in conditions.iter_mut().filter(|condition| condition["type"].str() == RUNNING) {
+        running.set("status", "False");
+        running.set("lastTransitionTime", now);
+        running.set("reason", "MigrationCompleted");
+        running.set("message", "Migration completed");
+        if let Some(generation) = generation {
+            running.set("observedGeneration", generation);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mizzen_object::json;
+
+    /// The conditions after a change: type, status, reason, message, time and generation of each.
+    #[track_caller]
+    fn check(before: Value, change: impl FnOnce(&mut Value), expected: &[&str]) {
+        let mut migration = value!({ "metadata": { "generation": 2 }, "status": { "conditions": before } });
+        change(&mut migration);
+        let conditions = migration["status"]["conditions"].list();
+        assert_eq!(conditions.iter().map(json::to_string).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_beginning_and_an_end_are_said_with_upstreams_words() {
+        check(
+            value!([]),
+            |migration| begin(migration, "now"),
+            &[
+                r#"{"type":"Running","status":"True","lastTransitionTime":"now","reason":"MigrationRunning","message":"The migration is running"}"#,
+            ],
+        );
+        check(
+            value!([]),
+            |migration| succeed(migration, "now"),
+            &[
+                r#"{"type":"Succeeded","status":"True","lastTransitionTime":"now","reason":"StorageVersionMigrationSucceeded","message":""}"#,
+            ],
+        );
+        check(
+            value!([]),
+            |migration| fail(migration, "no", "now"),
+            &[
+                r#"{"type":"Failed","status":"True","lastTransitionTime":"now","reason":"StorageVersionMigrationFailed","message":"no"}"#,
+            ],
+        );
+    }
+
+    #[test]
+    fn what_was_said_is_not_said_again() {
+        let said = value!([{ "type": "Running", "status": "False" }]);
+        check(said, |migration| begin(migration, "now"), &[r#"{"type":"Running","status":"False"}"#]);
+        let unknown = value!([{ "type": "Failed", "status": "Unknown" }]);
+        check(
+            unknown,
+            |migration| fail(migration, "no", "now"),
+            &[
+                r#"{"type":"Failed","status":"Unknown"}"#,
+                r#"{"type":"Failed","status":"True","lastTransitionTime":"now","reason":"StorageVersionMigrationFailed","message":"no"}"#,
+            ],
+        );
+    }
+
+    #[test]
+    fn what_is_complete_runs_no_more() {
+        let running =
+            value!([{ "type": "Running", "status": "True" }, { "type": "Succeeded", "status": "True" }]);
+        check(
+            running,
+            |migration| complete(migration, "now"),
+            &[
+                r#"{"type":"Running","status":"False","lastTransitionTime":"now","reason":"MigrationCompleted","message":"Migration completed","observedGeneration":2}"#,
+                r#"{"type":"Succeeded","status":"True"}"#,
+            ],
+        );
+    }
+}

@@ -1,0 +1,362 @@
+//! Objects are stored again, in the version in which the server stores now.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::future::ready;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::{Method, Request, Response};
+use kube::Client;
+use kube::client::Body as Sent;
+use mizzen_apiserver::{Body, InProcess, User};
+use mizzen_object::value;
+use mizzen_sdk::resource::{CUSTOM_RESOURCE_DEFINITIONS, STORAGE_VERSION_MIGRATIONS};
+use mizzen_sdk::watch::{ListWatch, Said};
+use mizzen_sdk::{Object, Resource};
+use tower_service::Service;
+
+use crate::cluster::Cluster;
+
+const FOOS: Resource = Resource::namespaced("example.com", "v1", "foos", "Foo");
+const FOO_DEFINITION: &str = "foos.example.com";
+const MIGRATION_DEFINITION: &str = "storageversionmigrations.storagemigration.k8s.io";
+
+async fn cluster() -> Cluster {
+    Cluster::with(&["storage-version-migrator-controller"]).await
+}
+
+/// Lets the server have migrations.
+async fn serve_migrations(cluster: &Cluster) {
+    let metadata = format!(
+        "{{name: {MIGRATION_DEFINITION}, annotations: {{api-approved.kubernetes.io: 'https://github.com/kubernetes/enhancements'}}}}"
+    );
+    let names = "{plural: storageversionmigrations, singular: storageversionmigration, kind: StorageVersionMigration, listKind: StorageVersionMigrationList}";
+    let version = "{name: v1beta1, served: true, storage: true, subresources: {status: {}}, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}";
+    cluster.create(&format!("{{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {metadata}, spec: {{group: storagemigration.k8s.io, scope: Cluster, names: {names}, versions: [{version}]}}}}")).await;
+    cluster.settle().await;
+}
+
+/// Three objects that are stored in v1, of a kind that is stored in v2 since then.
+async fn outdated_foos(cluster: &Cluster) {
+    let schema = "{openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}";
+    let version = |name: &str, stored: bool| {
+        format!("{{name: {name}, served: true, storage: {stored}, schema: {schema}}}")
+    };
+    let names = "{plural: foos, singular: foo, kind: Foo, listKind: FooList}";
+    let versions = format!("[{}, {}]", version("v1", true), version("v2", false));
+    cluster.create(&format!("{{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {{name: {FOO_DEFINITION}}}, spec: {{group: example.com, scope: Namespaced, names: {names}, versions: {versions}}}}}")).await;
+    cluster.settle().await;
+    cluster.create("{apiVersion: v1, kind: Namespace, metadata: {name: shop}}").await;
+    for (namespace, name) in [("default", "a"), ("default", "b"), ("shop", "c")] {
+        let metadata = format!("{{name: {name}, namespace: {namespace}}}");
+        cluster.create(&format!("{{apiVersion: example.com/v1, kind: Foo, metadata: {metadata}}}")).await;
+    }
+    let switch = |definition: &mut Object| {
+        for version in definition.entry("spec").entry("versions").list_mut() {
+            let is_second = version["name"].str() == "v2";
+            version.set("storage", is_second);
+        }
+    };
+    cluster.change(&CUSTOM_RESOURCE_DEFINITIONS, FOO_DEFINITION, switch).await;
+    cluster.settle().await;
+}
+
+async fn migrate(cluster: &Cluster, name: &str, group: &str, plural: &str) -> Object {
+    let spec = format!("{{resource: {{group: '{group}', resource: {plural}}}}}");
+    let migration = format!(
+        "{{apiVersion: storagemigration.k8s.io/v1beta1, kind: StorageVersionMigration, metadata: {{name: {name}}}, spec: {spec}}}"
+    );
+    cluster.create(&migration).await
+}
+
+/// The conditions of an object: type, status, reason and message of each.
+async fn said(cluster: &Cluster, of: &Resource, name: &str, type_: &str) -> Vec<String> {
+    let object = cluster.get(of, name).await;
+    let conditions = object["status"]["conditions"].list().iter();
+    let show = |field: &str, condition: &mizzen_object::Value| condition[field].str().to_string();
+    conditions
+        .filter(|condition| type_.is_empty() || condition["type"].str() == type_)
+        .map(|condition| {
+            ["type", "status", "reason", "message"].map(|field| show(field, condition)).join("|")
+        })
+        .collect()
+}
+
+async fn migration_says(cluster: &Cluster, name: &str) -> Vec<String> {
+    said(cluster, &STORAGE_VERSION_MIGRATIONS, name, "").await
+}
+
+const COMPLETED: &str = "Running|False|MigrationCompleted|Migration completed";
+const SUCCEEDED: &str = "Succeeded|True|StorageVersionMigrationSucceeded|";
+
+/// How often each of the objects was written after `version`.
+async fn writes(cluster: &Cluster, version: &str) -> BTreeMap<String, usize> {
+    let source: ListWatch<Object> = ListWatch::at(cluster.api.client().clone(), FOOS.path(""));
+    let mut stream = source.watch(version, 5).await.unwrap();
+    let mut writes = BTreeMap::new();
+    while let Some(said) = stream.next().await.unwrap() {
+        if let Said::Delta(delta) = said {
+            *writes.entry(delta.entry().key().name().to_string()).or_default() += 1;
+        }
+    }
+    writes
+}
+
+fn once() -> BTreeMap<String, usize> {
+    ["a", "b", "c"].into_iter().map(|name| (name.to_string(), 1)).collect()
+}
+
+/// The way of the loop to the server: it counts requests for migrations, and makes trouble.
+#[derive(Clone)]
+struct Way {
+    ours: InProcess,
+    n_asked: Arc<AtomicUsize>,
+    trouble: Arc<Mutex<Option<Trouble>>>,
+}
+
+/// What happens, once, when the object `b` is about to be written.
+enum Trouble {
+    /// The server answers so.
+    Answer(u16, &'static str),
+    /// Somebody else is faster.
+    Meanwhile(Box<Request<Sent>>),
+}
+
+impl Service<Request<Sent>> for Way {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = <InProcess as Service<Request<Sent>>>::Future;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Sent>) -> Self::Future {
+        let path = request.uri().path();
+        self.n_asked.fetch_add(path.contains("storagemigration.k8s.io/").into(), Ordering::Relaxed);
+        let is_meant = request.method() == Method::PATCH && path.ends_with("/foos/b");
+        match self.trouble.lock().unwrap().take_if(|_| is_meant) {
+            None => self.ours.call(request),
+            Some(Trouble::Answer(code, body)) => {
+                Box::pin(ready(Ok(Response::builder().status(code).body(Body::from(body)).unwrap())))
+            }
+            Some(Trouble::Meanwhile(other)) => {
+                let (first, mut ours) = (self.ours.call(*other), self.ours.clone());
+                Box::pin(async move {
+                    assert!(first.await?.status().is_success());
+                    ours.call(request).await
+                })
+            }
+        }
+    }
+}
+
+/// A cluster whose loop goes that way.
+async fn cluster_with(trouble: Option<Trouble>) -> (Cluster, Arc<AtomicUsize>) {
+    let mut cluster = Cluster::with(&[]).await;
+    let ours = cluster.server.in_process(User::master("admin"), "kube-controller-manager");
+    let way = Way { ours, n_asked: Arc::default(), trouble: Arc::new(Mutex::new(trouble)) };
+    let n_asked = way.n_asked.clone();
+    let clients = Arc::new(move |_: &str| Client::new(way.clone(), "default"));
+    cluster.start(&["storage-version-migrator-controller"], |options| options.clients = clients).await;
+    (cluster, n_asked)
+}
+
+/// How a migration ends, and how often objects are written, if there is trouble.
+async fn migrate_in(trouble: Trouble, time: Duration) -> (Vec<String>, BTreeMap<String, usize>) {
+    let (cluster, _) = cluster_with(Some(trouble)).await;
+    outdated_foos(&cluster).await;
+    serve_migrations(&cluster).await;
+    let created = migrate(&cluster, "m", "example.com", "foos").await;
+    cluster.pass(time).await;
+    (migration_says(&cluster, "m").await, writes(&cluster, created.version()).await)
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_object_is_written_again_exactly_once() {
+    let cluster = cluster().await;
+    outdated_foos(&cluster).await;
+    serve_migrations(&cluster).await;
+    let before = cluster.list(&FOOS, "").await;
+    let created = migrate(&cluster, "m", "example.com", "foos").await;
+    cluster.settle().await;
+    assert_eq!(migration_says(&cluster, "m").await, [COMPLETED, SUCCEEDED]);
+
+    let after = cluster.list(&FOOS, "").await;
+    assert_eq!(before.len(), 3);
+    for (before, after) in before.iter().zip(&after) {
+        assert_eq!(before.uid(), after.uid());
+        assert_ne!(before.version(), after.version(), "{}", after.name());
+    }
+    assert_eq!(writes(&cluster, created.version()).await, once());
+
+    let definition = cluster.get(&CUSTOM_RESOURCE_DEFINITIONS, FOO_DEFINITION).await;
+    assert_eq!(definition["status"]["storedVersions"], value!(["v2"]));
+    assert_eq!(
+        said(&cluster, &CUSTOM_RESOURCE_DEFINITIONS, FOO_DEFINITION, "StorageMigrating").await,
+        [
+            "StorageMigrating|False|MigrationSucceeded|The migration has succeeded and the stored versions have been updated"
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_over_is_not_done_again() {
+    let mut cluster = cluster().await;
+    outdated_foos(&cluster).await;
+    serve_migrations(&cluster).await;
+    let created = migrate(&cluster, "m", "example.com", "foos").await;
+    cluster.settle().await;
+    let over = cluster.get(&STORAGE_VERSION_MIGRATIONS, "m").await;
+    cluster.start(&["storage-version-migrator-controller"], |_| {}).await;
+    cluster.pass(Duration::from_secs(120)).await;
+    assert_eq!(cluster.get(&STORAGE_VERSION_MIGRATIONS, "m").await, over);
+    let touch = |migration: &mut Object| migration.entry("metadata").set("labels", value!({ "a": "b" }));
+    cluster.change(&STORAGE_VERSION_MIGRATIONS, "m", touch).await;
+    cluster.settle().await;
+    assert_eq!(migration_says(&cluster, "m").await, [COMPLETED, SUCCEEDED]);
+    assert_eq!(writes(&cluster, created.version()).await, once());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_migration_waits_for_the_first_and_finds_nothing_to_do() {
+    let mut cluster = Cluster::with(&[]).await;
+    outdated_foos(&cluster).await;
+    serve_migrations(&cluster).await;
+    let first = migrate(&cluster, "z", "example.com", "foos").await;
+    cluster.pass(Duration::from_secs(2)).await;
+    migrate(&cluster, "a", "example.com", "foos").await;
+    cluster.start(&["storage-version-migrator-controller"], |_| {}).await;
+    cluster.settle().await;
+    let mut noted = Vec::new();
+    for name in ["z", "a"] {
+        assert_eq!(migration_says(&cluster, name).await, [COMPLETED, SUCCEEDED]);
+        let migration = cluster.get(&STORAGE_VERSION_MIGRATIONS, name).await;
+        noted.push(migration["status"]["resourceVersion"].str().parse::<u64>().unwrap());
+    }
+    assert!(noted[0] < noted[1], "{noted:?}");
+    assert_eq!(writes(&cluster, first.version()).await, once());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_nobody_knows_fails_after_a_minute() {
+    let cluster = cluster().await;
+    serve_migrations(&cluster).await;
+    migrate(&cluster, "m", "example.com", "hats").await;
+    cluster.pass(Duration::from_secs(55)).await;
+    assert_eq!(
+        migration_says(&cluster, "m").await,
+        ["Running|True|MigrationRunning|The migration is running"]
+    );
+    cluster.pass(Duration::from_secs(60)).await;
+    let failed = "Failed|True|StorageVersionMigrationFailed|resource does not exist in discovery";
+    assert_eq!(migration_says(&cluster, "m").await, [COMPLETED, failed]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_comes_late_is_migrated() {
+    let cluster = cluster().await;
+    serve_migrations(&cluster).await;
+    migrate(&cluster, "m", "example.com", "foos").await;
+    cluster.pass(Duration::from_secs(20)).await;
+    outdated_foos(&cluster).await;
+    assert_eq!(migration_says(&cluster, "m").await, [COMPLETED, SUCCEEDED]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_cannot_be_written_fails_at_once() {
+    let cluster = cluster().await;
+    serve_migrations(&cluster).await;
+    migrate(&cluster, "m", "", "componentstatuses").await;
+    cluster.settle().await;
+    let failed = r#"Failed|True|StorageVersionMigrationFailed|resource "/v1, Resource=componentstatuses" does not support discovery operations: [update patch list]"#;
+    assert_eq!(migration_says(&cluster, "m").await, [COMPLETED, failed]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn built_in_resources_of_either_scope_are_migrated() {
+    let cluster = cluster().await;
+    serve_migrations(&cluster).await;
+    let before = cluster.get(&mizzen_sdk::resource::NAMESPACES, "default").await;
+    migrate(&cluster, "m", "", "namespaces").await;
+    migrate(&cluster, "o", "", "configmaps").await;
+    cluster.settle().await;
+    assert_eq!(migration_says(&cluster, "m").await, [COMPLETED, SUCCEEDED]);
+    assert_eq!(migration_says(&cluster, "o").await, [COMPLETED, SUCCEEDED]);
+    // They are stored in their only version already, so that there is nothing to be written.
+    assert_eq!(cluster.get(&mizzen_sdk::resource::NAMESPACES, "default").await, before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn migrations_may_go_away_and_come_back() {
+    let cluster = cluster().await;
+    outdated_foos(&cluster).await;
+    serve_migrations(&cluster).await;
+    migrate(&cluster, "waiting", "example.com", "hats").await;
+    cluster.settle().await;
+    cluster.delete(&CUSTOM_RESOURCE_DEFINITIONS, MIGRATION_DEFINITION).await;
+    cluster.pass(Duration::from_secs(120)).await;
+    serve_migrations(&cluster).await;
+    let created = migrate(&cluster, "m", "example.com", "foos").await;
+    cluster.settle().await;
+    assert_eq!(migration_says(&cluster, "m").await, [COMPLETED, SUCCEEDED]);
+    assert_eq!(writes(&cluster, created.version()).await, once());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_asks_for_migrations_that_the_server_does_not_have() {
+    let (cluster, n_asked) = cluster_with(None).await;
+    let n_asked = || n_asked.load(Ordering::Relaxed);
+    outdated_foos(&cluster).await;
+    cluster.pass(Duration::from_secs(120)).await;
+    assert_eq!(n_asked(), 0);
+    serve_migrations(&cluster).await;
+    migrate(&cluster, "m", "example.com", "hats").await;
+    cluster.pass(Duration::from_secs(5)).await;
+    assert_ne!(n_asked(), 0);
+    cluster.delete(&CUSTOM_RESOURCE_DEFINITIONS, MIGRATION_DEFINITION).await;
+    cluster.pass(Duration::from_secs(5)).await;
+    let before = n_asked();
+    cluster.pass(Duration::from_secs(300)).await;
+    assert_eq!(n_asked(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_server_is_asked_again_and_nothing_is_written_twice() {
+    let busy = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","code":429,"reason":"TooManyRequests","message":"busy","details":{"retryAfterSeconds":2}}"#;
+    let running = ["Running|True|MigrationRunning|The migration is running"];
+    let (early, _) = migrate_in(Trouble::Answer(429, busy), Duration::from_millis(1900)).await;
+    assert_eq!(early, running);
+    let (said, writes) = migrate_in(Trouble::Answer(429, busy), Duration::from_millis(2900)).await;
+    assert_eq!((said, writes), (vec![COMPLETED.to_string(), SUCCEEDED.to_string()], once()));
+    let broken = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"reason":"InternalError","message":"broken"}"#;
+    let (said, writes) = migrate_in(Trouble::Answer(500, broken), Duration::from_millis(900)).await;
+    assert_eq!((said, writes), (vec![COMPLETED.to_string(), SUCCEEDED.to_string()], once()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_refused_fails_the_migration() {
+    let refused = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"reason":"Forbidden","message":"not you"}"#;
+    let (said, writes) = migrate_in(Trouble::Answer(403, refused), Duration::from_secs(60)).await;
+    let failed = "Failed|True|StorageVersionMigrationFailed|migration encountered unhandled error: not you";
+    assert_eq!(said, [COMPLETED, failed]);
+    assert_eq!(writes, BTreeMap::from([("a".to_string(), 1)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_is_faster_does_the_work() {
+    let path = "/apis/example.com/v1/namespaces/default/foos/b";
+    let written = Request::patch(path)
+        .header("content-type", "application/merge-patch+json")
+        .body(Sent::from(br#"{"spec":{"size":1}}"#.to_vec()));
+    let deleted = Request::delete(path).body(Sent::empty());
+    for other in [written, deleted] {
+        let (said, writes) =
+            migrate_in(Trouble::Meanwhile(Box::new(other.unwrap())), Duration::from_millis(900)).await;
+        // The other's write, or deletion, is the only one.
+        assert_eq!((said, writes), (vec![COMPLETED.to_string(), SUCCEEDED.to_string()], once()));
+    }
+}
