@@ -1,9 +1,11 @@
-//! Real time and real chance, for a [`Registry`](mizzen_registry::Registry). The only place that reads the wall clock
-//! or asks for random bytes.
+//! Time and chance for a [`Registry`](mizzen_registry::Registry): those of the machine, and those of a simulation. The
+//! only place that reads the wall clock or asks for random bytes.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use mizzen_object::seam::{Clock, Random};
+use tokio::time::Instant;
 
 /// The machine's clock.
 pub struct WallClock;
@@ -21,5 +23,53 @@ pub struct SystemRandom;
 impl Random for SystemRandom {
     fn fill(&self, bytes: &mut [u8]) {
         getrandom::fill(bytes).expect("the system has random numbers");
+    }
+}
+
+/// Tokio's time as the time of day. Where a test pauses tokio's, this passes when everybody waits.
+#[derive(Debug, Clone, Copy)]
+pub struct VirtualClock {
+    began: Instant,
+    begin: i64,
+}
+
+impl VirtualClock {
+    /// It is `begin` now, in seconds since 1970.
+    pub fn starting_at(begin: i64) -> VirtualClock {
+        VirtualClock { began: Instant::now(), begin }
+    }
+}
+
+impl Clock for VirtualClock {
+    fn now(&self) -> (i64, u32) {
+        let passed = self.began.elapsed();
+        (self.begin.saturating_add_unsigned(passed.as_secs()), passed.subsec_nanos())
+    }
+}
+
+/// Bytes from a counter: different every time, the same in every run.
+#[derive(Debug)]
+pub struct Counter(AtomicU64);
+
+impl Default for Counter {
+    fn default() -> Counter {
+        Counter::from(1)
+    }
+}
+
+/// Where it begins to count: two that begin far apart do not give the same.
+impl From<u64> for Counter {
+    fn from(first: u64) -> Counter {
+        Counter(AtomicU64::new(first))
+    }
+}
+
+impl Random for Counter {
+    fn fill(&self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            let number = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+            let number = (number ^ (number >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            chunk.copy_from_slice(&number.to_le_bytes()[..chunk.len()]);
+        }
     }
 }

@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Runs as long as the server does.
 pub async fn keep(server: Server) {
-    let client = Client::new(&server);
+    let client = Client::new(&server, MANAGER);
     loop {
         if let Err(error) = follow(&client, &server).await {
             tracing::debug!(%error, "cannot follow flow schemas");

@@ -6,15 +6,19 @@ use http_body_util::BodyExt as _;
 use mizzen_apiserver::{Answer, Server, User};
 use mizzen_object::{Value, json};
 
+/// Under whose name the server does what is its own business.
+pub const KUBE_APISERVER: &str = "kube-apiserver";
+
 /// A client without a network. Cheap to make.
 pub struct Client {
     server: Server,
+    agent: HeaderValue,
 }
 
 impl Client {
-    /// A client of `server`.
-    pub fn new(server: &Server) -> Client {
-        Client { server: server.clone() }
+    /// A client of `server`. Fields are owned under the name of `agent`, unless a request says otherwise.
+    pub fn new(server: &Server, agent: &'static str) -> Client {
+        Client { server: server.clone(), agent: HeaderValue::from_static(agent) }
     }
 
     /// The code of an answer, and what a GET has found.
@@ -41,7 +45,7 @@ impl Client {
     pub async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Answer, String> {
         let uri = path.parse().map_err(|error| format!("{path}: {error}"))?;
         let mut headers = HeaderMap::new();
-        headers.insert("user-agent", agent(path));
+        headers.insert("user-agent", self.agent.clone());
         if method == Method::PATCH {
             headers.insert("content-type", HeaderValue::from_static("application/apply-patch+yaml"));
         }
@@ -49,12 +53,4 @@ impl Client {
         let user = User::master("system:apiserver");
         Ok(self.server.call(Some(user), method, uri, headers, body).await)
     }
-}
-
-/// Under whose name fields are owned.
-fn agent(path: &str) -> HeaderValue {
-    HeaderValue::from_static(match path.contains("flowcontrol.apiserver.k8s.io") {
-        true => "api-priority-and-fairness-config-producer-v1",
-        false => "kube-apiserver",
-    })
 }

@@ -17,6 +17,14 @@ pub fn wall_clock() -> Clock {
     Arc::new(Timestamp::now)
 }
 
+/// The time of day as another part's clock tells it: one that runs beside a server may go by the server's.
+pub fn told_by(clock: impl mizzen_object::seam::Clock + 'static) -> Clock {
+    Arc::new(move || {
+        let (seconds, nanos) = clock.now();
+        Timestamp::new(seconds, nanos.cast_signed()).unwrap_or_default()
+    })
+}
+
 /// Numbers from the keys that the standard library draws for its hash maps.
 pub fn chance() -> Chance {
     Arc::new(|| (RandomState::new().hash_one(0) >> 11) as f64 / (1u64 << 53) as f64)

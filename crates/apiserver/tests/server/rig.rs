@@ -1,46 +1,24 @@
 //! A server, a clock that tests move, and a client that speaks JSON.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use http_body_util::BodyExt as _;
+use mizzen_apiserver::seams::{Counter, VirtualClock};
 use mizzen_apiserver::{Answer, Body, Options, Server, User};
-use mizzen_object::seam::{Clock, Random};
 use mizzen_object::{Value, json};
 use mizzen_registry::Registry;
 use mizzen_registry::Store;
-use tokio::time::Instant;
 
 pub const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Tokio's time, which tests pause, as the time of day.
-struct VirtualClock(Instant);
-
-impl Clock for VirtualClock {
-    fn now(&self) -> (i64, u32) {
-        let since = self.0.elapsed();
-        (1_800_000_000 + i64::try_from(since.as_secs()).unwrap(), since.subsec_nanos())
-    }
-}
-
-/// Bytes from a counter: different every time, the same in every run.
-struct Counter(AtomicU64);
-
-impl Random for Counter {
-    fn fill(&self, bytes: &mut [u8]) {
-        for chunk in bytes.chunks_mut(8) {
-            let number = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-            let number = (number ^ (number >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            chunk.copy_from_slice(&number.to_le_bytes()[..chunk.len()]);
-        }
-    }
-}
+/// The time at which every test begins.
+const BEGIN: i64 = 1_800_000_000;
 
 /// An engine of its own, on time that tests move.
 pub fn registry(store: Store) -> Registry {
-    Registry::new(store, Arc::new(VirtualClock(Instant::now())), Arc::new(Counter(AtomicU64::new(1))))
+    Registry::new(store, Arc::new(VirtualClock::starting_at(BEGIN)), Arc::new(Counter::default()))
 }
 
 /// A server with the namespace `default` and somebody who may do everything.
@@ -68,8 +46,8 @@ impl Rig {
 
     /// Another server on a copy of the store.
     pub async fn restarted(&self) -> Rig {
-        let clock = Arc::new(VirtualClock(Instant::now()));
-        let random = Arc::new(Counter(AtomicU64::new(1 << 40)));
+        let clock = Arc::new(VirtualClock::starting_at(BEGIN));
+        let random = Arc::new(Counter::from(1 << 40));
         let registry = Registry::new(self.server.registry().store().fork(), clock, random);
         let rig = Rig { server: Server::new(registry, Options::default()) };
         rig.server.start().await;

@@ -6,6 +6,8 @@ use mizzen_object::{Value, value, yaml};
 use super::Wanted;
 
 const DATA: &str = include_str!("../../data/flow.yaml");
+/// Under whose name their fields are owned.
+pub const MANAGER: &str = "api-priority-and-fairness-config-producer-v1";
 const API_VERSION: &str = "flowcontrol.apiserver.k8s.io/v1";
 
 /// All of them.

@@ -12,7 +12,7 @@ use mizzen_apiserver::Server;
 use mizzen_object::{Value, json, value};
 use tokio::task::JoinSet;
 
-use crate::itself::Client;
+use crate::itself::{Client, KUBE_APISERVER};
 use crate::pki::{Authority, FRONT_PROXY_CLIENT};
 
 /// The namespaces that every cluster has.
@@ -50,13 +50,13 @@ pub struct Trust<'a> {
 
 /// Makes what is missing, and brings what is there up to date.
 pub async fn bootstrap(server: &Server, port: u16, trust: Trust<'_>) -> Result<(), String> {
-    make_all(server, NAMESPACES.map(namespace).into()).await?;
+    make_all(server, KUBE_APISERVER, NAMESPACES.map(namespace).into()).await?;
     serve_range(server).await?;
     let mut wanted = vec![service(port), authentication(&trust)];
     wanted.extend(PRIORITY_CLASSES.map(priority_class));
     wanted.extend(access::objects());
-    wanted.extend(flow::objects());
-    make_all(server, wanted).await?;
+    let flows = make_all(server, flow::MANAGER, flow::objects());
+    tokio::try_join!(make_all(server, KUBE_APISERVER, wanted), flows)?;
     server.repair().await;
     Ok(())
 }
@@ -66,7 +66,7 @@ async fn serve_range(server: &Server) -> Result<(), String> {
     const PATH: &str = "/apis/networking.k8s.io/v1/servicecidrs";
     const READY: &str = "/apis/networking.k8s.io/v1/servicecidrs/kubernetes/status\
                          ?fieldManager=kubernetes-service-cidr-controller&force=true";
-    let client = Client::new(server);
+    let client = Client::new(server, KUBE_APISERVER);
     if client.call(Method::GET, &format!("{PATH}/kubernetes"), None).await?.0 == 200 {
         return Ok(());
     }
@@ -82,10 +82,11 @@ async fn serve_range(server: &Server) -> Result<(), String> {
     client.call(Method::PATCH, READY, Some(&ready)).await.map(drop)
 }
 
-async fn make_all(server: &Server, wanted: Vec<Wanted>) -> Result<(), String> {
+/// Makes objects, whose fields `manager` owns, all at once.
+async fn make_all(server: &Server, manager: &'static str, wanted: Vec<Wanted>) -> Result<(), String> {
     let mut tasks = JoinSet::new();
     for wanted in wanted {
-        let client = Client::new(server);
+        let client = Client::new(server, manager);
         tasks.spawn(async move { ensure(&client, wanted).await });
     }
     while let Some(outcome) = tasks.join_next().await {

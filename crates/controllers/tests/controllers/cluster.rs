@@ -1,19 +1,18 @@
 //! A server with loops, in one process.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Client;
+use mizzen_apiserver::seams::{Counter, VirtualClock};
 use mizzen_apiserver::{Options as ServerOptions, Plugins, Server, User};
 use mizzen_controllers::{Handle, Options, start};
-use mizzen_object::seam::{Clock, Random};
+use mizzen_object::seam::Clock as _;
 use mizzen_object::{Value, json, yaml};
 use mizzen_registry::{Registry, Store};
 use mizzen_sdk::api::{Api, DeleteOptions};
-use mizzen_sdk::{Key, Object, Resource};
-use tokio::time::{Instant, sleep};
+use mizzen_sdk::{Key, Object, Resource, seam};
+use tokio::time::sleep;
 
 /// The time at which every test begins.
 const BEGIN: i64 = 1_700_000_000;
@@ -22,42 +21,8 @@ const BEGIN: i64 = 1_700_000_000;
 pub struct Cluster {
     pub server: Server,
     pub api: Api,
-    began: Instant,
+    clock: VirtualClock,
     loops: Option<Handle>,
-}
-
-/// The time of day, which passes as tokio's does.
-#[derive(Clone, Copy)]
-struct Virtual {
-    began: Instant,
-}
-
-impl Virtual {
-    fn timestamp(self) -> Timestamp {
-        let passed = SignedDuration::try_from(self.began.elapsed()).unwrap();
-        Timestamp::from_second(BEGIN).unwrap() + passed
-    }
-}
-
-impl Clock for Virtual {
-    fn now(&self) -> (i64, u32) {
-        let now = self.timestamp();
-        (now.as_second(), now.subsec_nanosecond() as u32)
-    }
-}
-
-/// Numbers that only have to differ.
-#[derive(Default)]
-struct Count(AtomicU64);
-
-impl Random for Count {
-    fn fill(&self, bytes: &mut [u8]) {
-        for chunk in bytes.chunks_mut(8) {
-            let next = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-            let mixed = (next ^ (next >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            chunk.copy_from_slice(&mixed.to_le_bytes()[..chunk.len()]);
-        }
-    }
 }
 
 impl Cluster {
@@ -68,13 +33,12 @@ impl Cluster {
 
     /// The same with loops that are set up by `choose`.
     pub async fn set_up(loops: &[&str], choose: impl FnOnce(&mut Options)) -> Cluster {
-        let began = Instant::now();
-        let clock = Virtual { began };
+        let clock = VirtualClock::starting_at(BEGIN);
         let store = Store::in_memory(Default::default());
-        let registry = Registry::new(store, Arc::new(clock), Arc::new(Count::default()));
+        let registry = Registry::new(store, Arc::new(clock), Arc::new(Counter::default()));
         let server = Server::new(registry, ServerOptions { plugins: Plugins::alone(), ..Default::default() });
         server.start().await;
-        let mut cluster = Cluster { api: Api::new(client(&server)), server, began, loops: None };
+        let mut cluster = Cluster { api: Api::new(client(&server)), server, clock, loops: None };
         cluster.create("{apiVersion: v1, kind: Namespace, metadata: {name: default}}").await;
         cluster.start(loops, choose).await;
         cluster
@@ -86,9 +50,9 @@ impl Cluster {
         if loops.is_empty() {
             return;
         }
-        let (server, clock) = (self.server.clone(), Virtual { began: self.began });
+        let server = self.server.clone();
         let mut options = Options::new(Arc::new(move |_| client(&server)));
-        options.clock = Arc::new(move || clock.timestamp());
+        options.clock = seam::told_by(self.clock);
         options.chance = Arc::new(|| 0.5);
         options.loops = loops.iter().map(|name| name.to_string()).collect();
         choose(&mut options);
@@ -99,7 +63,7 @@ impl Cluster {
 
     /// The time of day, in seconds since 1970.
     pub fn now(&self) -> i64 {
-        Virtual { began: self.began }.timestamp().as_second()
+        self.clock.now().0
     }
 
     /// Makes an object from YAML; its kind is looked up by its name.

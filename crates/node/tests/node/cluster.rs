@@ -1,23 +1,21 @@
 //! A server and nodes, in one process.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Client;
+use mizzen_apiserver::seams::{Counter, VirtualClock};
 use mizzen_apiserver::{Options as ServerOptions, Plugins, Server, User};
 use mizzen_node::{Options, run};
-use mizzen_object::seam::{Clock, Random};
 use mizzen_object::{Value, json, yaml};
 use mizzen_registry::{Registry, Store};
 use mizzen_sdk::api::{Api, DeleteOptions};
 use mizzen_sdk::resource::{EVENTS, PODS};
-use mizzen_sdk::{Key, Object, Resource};
+use mizzen_sdk::{Key, Object, Resource, seam};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 /// The time at which every test begins.
 const BEGIN: i64 = 1_700_000_000;
@@ -26,42 +24,8 @@ const BEGIN: i64 = 1_700_000_000;
 pub struct Cluster {
     pub server: Server,
     pub api: Api,
-    began: Instant,
+    clock: VirtualClock,
     agent: Option<JoinHandle<()>>,
-}
-
-/// The time of day, which passes as tokio's does.
-#[derive(Clone, Copy)]
-struct Virtual {
-    began: Instant,
-}
-
-impl Virtual {
-    fn timestamp(self) -> Timestamp {
-        let passed = SignedDuration::try_from(self.began.elapsed()).unwrap();
-        Timestamp::from_second(BEGIN).unwrap() + passed
-    }
-}
-
-impl Clock for Virtual {
-    fn now(&self) -> (i64, u32) {
-        let now = self.timestamp();
-        (now.as_second(), now.subsec_nanosecond() as u32)
-    }
-}
-
-/// Numbers that only have to differ.
-#[derive(Default)]
-struct Count(AtomicU64);
-
-impl Random for Count {
-    fn fill(&self, bytes: &mut [u8]) {
-        for chunk in bytes.chunks_mut(8) {
-            let next = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-            let mixed = (next ^ (next >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            chunk.copy_from_slice(&mixed.to_le_bytes()[..chunk.len()]);
-        }
-    }
 }
 
 impl Cluster {
@@ -80,14 +44,14 @@ impl Cluster {
 
     /// A server that is set up by `choose`, without nodes.
     pub async fn set_up(choose: impl FnOnce(&mut ServerOptions)) -> Cluster {
-        let began = Instant::now();
+        let clock = VirtualClock::starting_at(BEGIN);
         let store = Store::in_memory(Default::default());
-        let registry = Registry::new(store, Arc::new(Virtual { began }), Arc::new(Count::default()));
+        let registry = Registry::new(store, Arc::new(clock), Arc::new(Counter::default()));
         let mut options = ServerOptions { plugins: Plugins::alone(), ..Default::default() };
         choose(&mut options);
         let server = Server::new(registry, options);
         server.start().await;
-        let cluster = Cluster { api: Api::new(client(&server)), server, began, agent: None };
+        let cluster = Cluster { api: Api::new(client(&server)), server, clock, agent: None };
         for name in ["default", "kube-node-lease", "kube-system"] {
             let text = format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}");
             cluster.create("/api/v1/namespaces", &text).await;
@@ -99,8 +63,7 @@ impl Cluster {
     pub fn start(&mut self, n_nodes: usize, choose: impl FnOnce(&mut Options)) {
         self.stop();
         let mut options = Options::simulated(client(&self.server), n_nodes);
-        let clock = Virtual { began: self.began };
-        options.clock = Arc::new(move || clock.timestamp());
+        options.clock = seam::told_by(self.clock);
         choose(&mut options);
         self.agent = Some(tokio::spawn(run(options)));
     }

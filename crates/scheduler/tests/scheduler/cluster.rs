@@ -1,21 +1,19 @@
 //! A server with a scheduler, in one process.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::Method;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Client;
+use mizzen_apiserver::seams::{Counter, VirtualClock};
 use mizzen_apiserver::{Options as ServerOptions, Plugins, Server, User};
-use mizzen_object::seam::{Clock, Random};
 use mizzen_object::{Value, json, yaml};
 use mizzen_registry::{Registry, Store};
 use mizzen_scheduler::{Configuration, Handle, Options, StartError, start};
 use mizzen_sdk::api::{Api, DeleteOptions, ListOptions, Patch};
 use mizzen_sdk::resource::{EVENTS, NODES, PODS, PRIORITY_CLASSES};
-use mizzen_sdk::{Key, Object, Resource};
-use tokio::time::{Instant, sleep};
+use mizzen_sdk::{Key, Object, Resource, seam};
+use tokio::time::sleep;
 
 /// The time at which every test begins.
 const BEGIN: i64 = 1_700_000_000;
@@ -24,39 +22,6 @@ const BEGIN: i64 = 1_700_000_000;
 pub struct Cluster {
     pub api: Api,
     pub scheduler: Handle,
-}
-
-/// The time of day, which passes as tokio's does.
-#[derive(Clone, Copy)]
-struct Virtual {
-    began: Instant,
-}
-
-impl Virtual {
-    fn timestamp(self) -> Timestamp {
-        Timestamp::from_second(BEGIN).unwrap() + SignedDuration::try_from(self.began.elapsed()).unwrap()
-    }
-}
-
-impl Clock for Virtual {
-    fn now(&self) -> (i64, u32) {
-        let now = self.timestamp();
-        (now.as_second(), now.subsec_nanosecond() as u32)
-    }
-}
-
-/// Numbers that only have to differ.
-#[derive(Default)]
-struct Count(AtomicU64);
-
-impl Random for Count {
-    fn fill(&self, bytes: &mut [u8]) {
-        for chunk in bytes.chunks_mut(8) {
-            let next = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-            let mixed = (next ^ (next >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            chunk.copy_from_slice(&mixed.to_le_bytes()[..chunk.len()]);
-        }
-    }
 }
 
 impl Cluster {
@@ -79,9 +44,9 @@ impl Cluster {
 
     /// The same with nodes that the scheduler knows from the beginning, or why it does not start.
     pub async fn try_with(nodes: &[&str], choose: impl FnOnce(&mut Options)) -> Result<Cluster, StartError> {
-        let clock = Virtual { began: Instant::now() };
+        let clock = VirtualClock::starting_at(BEGIN);
         let store = Store::in_memory(Default::default());
-        let registry = Registry::new(store, Arc::new(clock), Arc::new(Count::default()));
+        let registry = Registry::new(store, Arc::new(clock), Arc::new(Counter::default()));
         let server = Server::new(registry, ServerOptions { plugins: Plugins::alone(), ..Default::default() });
         server.start().await;
         let api = Api::new(client(&server));
@@ -93,7 +58,7 @@ impl Cluster {
             create_node(&api, name, "{}").await;
         }
         let mut options = Options::new(client(&server));
-        options.clock = Arc::new(move || clock.timestamp());
+        options.clock = seam::told_by(clock);
         options.chance = Arc::new(|| 0.0);
         choose(&mut options);
         let scheduler = start(options)?;

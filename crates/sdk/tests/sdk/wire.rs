@@ -12,8 +12,9 @@ use http_body::Frame;
 use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body as ClientBody;
+use mizzen_apiserver::seams::Counter;
 use mizzen_apiserver::{Body, Options, Server, User};
-use mizzen_object::seam::{Clock, Random};
+use mizzen_object::seam::Clock;
 use mizzen_registry::{Registry, Store};
 use tokio::sync::watch;
 use tower::Service;
@@ -62,20 +63,6 @@ impl Clock for Still {
     }
 }
 
-/// Numbers that only have to differ.
-#[derive(Default)]
-struct Count(AtomicUsize);
-
-impl Random for Count {
-    fn fill(&self, bytes: &mut [u8]) {
-        for chunk in bytes.chunks_mut(8) {
-            let next = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed) as u64;
-            let mixed = (next ^ (next >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            chunk.copy_from_slice(&mixed.to_le_bytes()[..chunk.len()]);
-        }
-    }
-}
-
 impl Wire {
     pub async fn new() -> Wire {
         let store = Store::in_memory(Default::default());
@@ -99,7 +86,7 @@ impl Wire {
     }
 
     fn serve(store: &Store) -> Server {
-        let registry = Registry::new(store.clone(), Arc::new(Still), Arc::new(Count::default()));
+        let registry = Registry::new(store.clone(), Arc::new(Still), Arc::new(Counter::default()));
         Server::new(registry, Options::default())
     }
 

@@ -65,12 +65,16 @@ fn name(object: &Object) -> String {
 }
 
 fn pod(pod: &Object) -> String {
-    let conditions = pod["status"]["conditions"].list();
-    let is_ready = conditions.iter().any(|one| one["type"].str() == "Ready" && one["status"].str() == "True");
     let image = pod["spec"]["containers"][0]["image"].str();
     let finalizers = pod["metadata"]["finalizers"].list().len();
-    let ready = if is_ready { " ready" } else { "" };
+    let ready = if is_ready(pod) { " ready" } else { "" };
     format!("{image} {}{ready} finalizers={finalizers}", pod["status"]["phase"].str())
+}
+
+/// Whether a pod says that it is ready.
+pub fn is_ready(pod: &Object) -> bool {
+    let conditions = pod["status"]["conditions"].list();
+    conditions.iter().any(|one| one["type"].str() == "Ready" && one["status"].str() == "True")
 }
 
 fn endpoints(slice: &Object) -> String {

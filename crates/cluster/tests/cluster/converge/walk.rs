@@ -7,6 +7,7 @@ use mizzen_sdk::api::DeleteOptions;
 use mizzen_sdk::resource::{DEPLOYMENTS, PODS, REPLICA_SETS};
 use mizzen_sdk::{Key, Object};
 
+use super::picture::is_ready;
 use super::scenario::{Action, Step};
 use super::trouble::{Dice, Write};
 use super::world::World;
@@ -32,11 +33,6 @@ fn in_order(writes: &[Write], steps: &[(&str, Method, &str)]) {
 
 async fn pods(world: &World) -> Vec<Object> {
     world.api.list(&PODS, "default", &Default::default()).await.unwrap()
-}
-
-fn is_ready(pod: &Object) -> bool {
-    let conditions = pod["status"]["conditions"].list();
-    conditions.iter().any(|one| one["type"].str() == "Ready" && one["status"].str() == "True")
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Client;
+use mizzen_apiserver::seams::VirtualClock;
 use mizzen_apiserver::{Options, Plugins, Server, User};
 use mizzen_controllers as controllers;
 use mizzen_node as node;
-use mizzen_object::seam::{Clock, Random};
+use mizzen_object::seam::Random;
 use mizzen_object::{Value, yaml};
 use mizzen_registry::{Registry, Store};
 use mizzen_scheduler as scheduler;
-use mizzen_sdk::Object;
 use mizzen_sdk::api::Api;
+use mizzen_sdk::{Object, seam};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -29,7 +29,8 @@ pub struct World {
     server: Server,
     /// The user, on whose way nothing goes wrong.
     pub api: Api,
-    clock: Virtual,
+    clock: VirtualClock,
+    began: Instant,
     dice: Dice,
     trouble: Arc<AtomicBool>,
     log: Log,
@@ -43,26 +44,6 @@ struct Loops {
     _nodes: JoinSet<()>,
 }
 
-/// The time of day, which passes as tokio's does.
-#[derive(Clone, Copy)]
-struct Virtual {
-    began: Instant,
-}
-
-impl Virtual {
-    fn timestamp(self) -> Timestamp {
-        let passed = SignedDuration::try_from(self.began.elapsed()).unwrap();
-        Timestamp::from_second(BEGIN).unwrap() + passed
-    }
-}
-
-impl Clock for Virtual {
-    fn now(&self) -> (i64, u32) {
-        let now = self.timestamp();
-        (now.as_second(), now.subsec_nanosecond() as u32)
-    }
-}
-
 impl Random for Dice {
     fn fill(&self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(4) {
@@ -73,14 +54,22 @@ impl Random for Dice {
 
 impl World {
     pub async fn new(dice: Dice) -> World {
-        let clock = Virtual { began: Instant::now() };
+        let clock = VirtualClock::starting_at(BEGIN);
         let store = Store::in_memory(Default::default());
         let registry = Registry::new(store, Arc::new(clock), Arc::new(dice.clone()));
         let server = Server::new(registry, Options { plugins: Plugins::alone(), ..Options::default() });
         server.start().await;
         let api = Api::new(Client::new(server.in_process(User::master("admin"), "kubectl"), "default"));
-        let world =
-            World { server, api, clock, dice, trouble: Arc::default(), log: Log::default(), loops: None };
+        let world = World {
+            server,
+            api,
+            clock,
+            began: Instant::now(),
+            dice,
+            trouble: Arc::default(),
+            log: Log::default(),
+            loops: None,
+        };
         for name in ["default", "kube-system", "kube-node-lease"] {
             world.apply(&format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}")).await;
         }
@@ -90,8 +79,7 @@ impl World {
     /// Kills the loops that run, and starts new ones that know nothing.
     pub async fn start(&mut self) {
         self.loops = None;
-        let clock = self.clock;
-        let clock: mizzen_sdk::seam::Clock = Arc::new(move || clock.timestamp());
+        let clock = seam::told_by(self.clock);
         let chance = self.chance();
         let way = self.way();
         let mut options = controllers::Options::new(Arc::new(move |name| way.client(name)));
@@ -107,7 +95,7 @@ impl World {
         });
     }
 
-    fn chance(&self) -> mizzen_sdk::seam::Chance {
+    fn chance(&self) -> seam::Chance {
         let dice = self.dice.clone();
         Arc::new(move || dice.fraction())
     }
@@ -119,7 +107,7 @@ impl World {
     fn way(&self) -> Way {
         let (server, dice, is_on, log) =
             (self.server.clone(), self.dice.clone(), self.trouble.clone(), self.log.clone());
-        Way { server, dice, is_on, log, began: self.clock.began }
+        Way { server, dice, is_on, log, began: self.began }
     }
 
     /// What was written since this was last asked, and by whom.
