@@ -2,15 +2,14 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_apiserver::authenticate::{Authentication, StaticTokens, identify};
+use mizzen_apiserver::authenticate::identify;
 use mizzen_apiserver::listen::{Identify, listen};
 use mizzen_apiserver::seams::{SystemRandom, WallClock};
-use mizzen_apiserver::{Admission, Identity, Options, PluginError, Plugins, Server};
-use mizzen_object::yaml;
+use mizzen_apiserver::{Identity, Options, PluginError, Plugins, Server};
 use mizzen_registry::Registry;
 use mizzen_store::{OpenError, Store};
 use tokio::net::TcpListener;
@@ -59,7 +58,7 @@ pub enum ComposeError {
     /// Admission is not set up.
     #[error(transparent)]
     Plugin(#[from] PluginError),
-    /// What plug-ins are told makes no sense.
+    /// A file that an argument names makes no sense.
     #[error("{file}: {why}")]
     Configuration {
         /// Where it is written.
@@ -70,14 +69,6 @@ pub enum ComposeError {
     /// There are no certificates.
     #[error(transparent)]
     Pki(#[from] PkiError),
-    /// The file of tokens cannot be read.
-    #[error("{}: {problem}", .path.display())]
-    TokenFile {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-    },
     /// What must be there could not be made.
     #[error("{0}")]
     Bootstrap(String),
@@ -126,8 +117,8 @@ pub fn serve(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
 
 async fn run(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
     let started = Instant::now();
-    let plugins = args.plugins(parts.plugins())?;
-    let admission = admission(args.admission_control_config_file.as_deref())?;
+    let plugins = args.admission.plugins(parts.plugins())?;
+    let admission = args.admission.configuration()?;
     let directory = args.directory();
     let listener = bind(args.bind_address, args.port).await?;
     let address = listener.local_addr()?;
@@ -149,7 +140,7 @@ async fn run(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
         signer: Some(token_key.clone()),
         front_proxy: Some(shown(front_proxy.front_proxy_client()?)),
         kubelet_client: Some(shown(authority.kubelet_client()?)),
-        authentication: authentication(args)?,
+        authentication: args.authentication.authentication()?,
         plugins,
         admission,
         ..Options::default()
@@ -199,31 +190,6 @@ async fn beside(
 /// What the server shows when it asks others.
 fn shown(Signed { certificate, key }: Signed) -> Identity {
     Identity { certificate, key }
-}
-
-fn authentication(args: &ServerArgs) -> Result<Authentication, ComposeError> {
-    let tokens = match &args.token_auth_file {
-        Some(path) => {
-            let fail = |problem: String| ComposeError::TokenFile { path: path.clone(), problem };
-            let text = std::fs::read_to_string(path).map_err(|error| fail(error.to_string()))?;
-            StaticTokens::parse(&text).map_err(|error| fail(error.to_string()))?
-        }
-        None => StaticTokens::default(),
-    };
-    let bootstrap_tokens = args.enable_bootstrap_token_auth;
-    Ok(Authentication { tokens, bootstrap_tokens, ..Authentication::default() })
-}
-
-/// What admission plug-ins are told.
-fn admission(file: Option<&Path>) -> Result<Admission, ComposeError> {
-    let Some(file) = file else { return Ok(Admission::default()) };
-    let refuse = |why: String| ComposeError::Configuration { file: file.display().to_string(), why };
-    let text = std::fs::read(file).map_err(|error| refuse(error.to_string()))?;
-    let document = yaml::read(&text).map_err(|error| refuse(error.to_string()))?;
-    match document.complaint {
-        Some(complaint) => Err(refuse(complaint.to_string())),
-        None => Admission::read(&document.value).map_err(|error| refuse(error.to_string())),
-    }
 }
 
 async fn bind(address: IpAddr, port: u16) -> Result<TcpListener, ComposeError> {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::default_directory;
+use super::server::default_directory;
 use crate::kubeconfig::kubeconfig;
 use crate::pki::{Authority, PkiError};
 

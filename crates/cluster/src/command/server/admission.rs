@@ -1,0 +1,38 @@
+//! Which admission plug-ins run, and what they are told.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use mizzen_apiserver::{Admission, PluginError, Plugins};
+
+use super::{document, refused};
+use crate::compose::ComposeError;
+
+/// The arguments of admission.
+#[derive(Args, Clone)]
+pub struct AdmissionArgs {
+    /// Admission plug-ins to turn on, besides those that are on anyway
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    enable_admission_plugins: Vec<String>,
+    /// Admission plug-ins to turn off
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    disable_admission_plugins: Vec<String>,
+    /// What admission plug-ins are told: an AdmissionConfiguration in YAML or JSON
+    #[arg(long, value_name = "FILE")]
+    admission_control_config_file: Option<PathBuf>,
+}
+
+impl AdmissionArgs {
+    /// `plugins` with those turned on and off that were asked for.
+    pub fn plugins(&self, mut plugins: Plugins) -> Result<Plugins, PluginError> {
+        self.enable_admission_plugins.iter().try_for_each(|name| plugins.enable(name))?;
+        self.disable_admission_plugins.iter().try_for_each(|name| plugins.disable(name))?;
+        Ok(plugins)
+    }
+
+    /// What they are told.
+    pub fn configuration(&self) -> Result<Admission, ComposeError> {
+        let Some(file) = &self.admission_control_config_file else { return Ok(Admission::default()) };
+        Admission::read(&document(file)?).map_err(|error| refused(file, error.to_string()))
+    }
+}

@@ -1,0 +1,88 @@
+//! Where and how a server runs: the arguments, and a file for each of its parts that has many.
+
+mod admission;
+mod authentication;
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use mizzen_object::{Value, yaml};
+
+use crate::compose::ComposeError;
+use admission::AdmissionArgs;
+use authentication::AuthenticationArgs;
+
+/// Where and how a server runs.
+#[derive(Args, Clone)]
+pub struct ServerArgs {
+    /// Keep everything in this directory [default: ~/.local/share/mizzen]
+    #[arg(long, value_name = "DIR", conflicts_with = "in_memory")]
+    pub data_dir: Option<PathBuf>,
+    /// Keep everything in memory; it is gone when the server stops
+    #[arg(long)]
+    pub in_memory: bool,
+    /// The port to listen on; 0 picks a free one
+    #[arg(long, value_name = "N", default_value_t = 6443)]
+    pub port: u16,
+    /// The address to listen on
+    #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
+    pub bind_address: IpAddr,
+    /// Write the admin's kubeconfig here [default: admin.kubeconfig in the data directory, or
+    /// mizzen.kubeconfig in this directory with --in-memory]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Serve versions that Kubernetes has removed, for old charts and tutorials: Ingress, CronJob,
+    /// PodDisruptionBudget, RBAC, CustomResourceDefinition, webhook configurations and APIService as v1beta1
+    #[arg(long)]
+    pub legacy_apis: bool,
+    #[command(flatten)]
+    pub authentication: AuthenticationArgs,
+    #[command(flatten)]
+    pub admission: AdmissionArgs,
+}
+
+impl ServerArgs {
+    /// The directory to keep everything in; none for memory.
+    pub fn directory(&self) -> Option<PathBuf> {
+        if self.in_memory {
+            return None;
+        }
+        Some(self.data_dir.clone().unwrap_or_else(default_directory))
+    }
+
+    /// Where the kubeconfig goes.
+    pub fn kubeconfig(&self) -> PathBuf {
+        match (&self.kubeconfig, self.directory()) {
+            (Some(file), _) => file.clone(),
+            (None, Some(directory)) => directory.join("admin.kubeconfig"),
+            (None, None) => "mizzen.kubeconfig".into(),
+        }
+    }
+}
+
+/// `$XDG_DATA_HOME/mizzen`, or its default.
+pub(super) fn default_directory() -> PathBuf {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let data = set("XDG_DATA_HOME").or_else(|| Some(set("HOME")?.join(".local/share")));
+    data.unwrap_or_else(|| ".".into()).join("mizzen")
+}
+
+/// The text of a file that an argument names.
+fn text(file: &Path) -> Result<String, ComposeError> {
+    std::fs::read_to_string(file).map_err(|error| refused(file, error.to_string()))
+}
+
+/// The one document, in YAML or JSON, of a file that an argument names.
+fn document(file: &Path) -> Result<Value, ComposeError> {
+    let document = yaml::read(text(file)?.as_bytes()).map_err(|error| refused(file, error.to_string()))?;
+    match document.complaint {
+        Some(complaint) => Err(refused(file, complaint.to_string())),
+        None => Ok(document.value),
+    }
+}
+
+/// Why a file cannot be gone by.
+fn refused(file: &Path, why: String) -> ComposeError {
+    ComposeError::Configuration { file: file.display().to_string(), why }
+}
