@@ -23,6 +23,7 @@ use crate::metrics::Metrics;
 use crate::outgoing::{Client, Identity};
 use crate::token::Signer;
 use crate::types::Types;
+use crate::verbs::Frames;
 
 /// How the server is set up.
 #[derive(Debug, Clone)]
@@ -81,6 +82,8 @@ pub(crate) struct Inner {
     pub client: Client,
     /// Calls kubelets.
     pub kubelets: Client,
+    /// The watch events that were written last.
+    pub frames: Arc<Frames>,
     pub webhooks: Webhooks,
     pub policies: Policies,
     pub aggregation: Aggregation,
@@ -126,6 +129,7 @@ impl Server {
             access,
             client,
             kubelets,
+            frames: Arc::default(),
             webhooks,
             policies,
             aggregation,

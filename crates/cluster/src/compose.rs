@@ -21,7 +21,7 @@ use crate::command::ServerArgs;
 use crate::flow_status;
 use crate::kubeconfig::kubeconfig;
 use crate::log;
-use crate::loops::{Loops, Means};
+use crate::loops::{self, Loops, Means};
 use crate::nodes::{self, Nodes};
 use crate::pki::{self, Authority, PkiError, Signed, write_private};
 use crate::token_key::TokenKey;
@@ -181,8 +181,10 @@ async fn beside(
     authority: Arc<Authority>,
     signer: Arc<TokenKey>,
 ) -> io::Result<(Option<nodes::Running>, Loops)> {
-    let nodes = whole.nodes.start(server, &authority).await?;
-    let loops = Loops::start(server, Means { authority, signer, pod_ranges: whole.pod_ranges });
+    let informers = loops::informers(server);
+    let nodes = whole.nodes.start(server, &authority, &informers).await?;
+    let means = Means { authority, signer, pod_ranges: whole.pod_ranges };
+    let loops = Loops::start(server, means, &informers);
     loops.synced().await;
     Ok((nodes, loops))
 }

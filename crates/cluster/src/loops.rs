@@ -6,6 +6,7 @@ use kube::Client;
 use mizzen_apiserver::{Server, Signer, User, issue_token};
 use mizzen_controllers as controllers;
 use mizzen_scheduler as scheduler;
+use mizzen_sdk::informer::Factory;
 
 use crate::pki::Authority;
 
@@ -26,9 +27,12 @@ pub struct Means {
 }
 
 impl Loops {
-    /// Starts the loops beside `server`.
-    pub fn start(server: &Server, means: Means) -> Loops {
-        let scheduler = scheduler::start(scheduler::Options::new(scheduler_client(server)));
+    /// Starts the loops beside `server`. They hear of objects by `informers`.
+    pub fn start(server: &Server, means: Means, informers: &Factory) -> Loops {
+        let scheduler = scheduler::start(scheduler::Options {
+            informers: informers.clone(),
+            ..scheduler::Options::new(scheduler_client(server))
+        });
         let scheduler = scheduler.expect("without a configuration nothing can be wrong with it");
         let Means { authority, signer, pod_ranges } = means;
         let server = server.clone();
@@ -37,6 +41,7 @@ impl Loops {
             sign_token: Some(Arc::new(move |claims| issue_token(&*signer, claims))),
             authority: Some(authority),
             pod_ranges,
+            informers: Some(informers.clone()),
             ..controllers::Options::new(Arc::new(move |name| controller_client(&server, name)))
         };
         Loops { controllers: controllers::start(options), scheduler }
@@ -47,6 +52,11 @@ impl Loops {
         self.controllers.synced().await;
         self.scheduler.synced().await;
     }
+}
+
+/// What follows objects for all that runs beside the server: each object is kept and read once, whoever looks at it.
+pub fn informers(server: &Server) -> Factory {
+    Factory::new(controller_client(server, ""))
 }
 
 /// Each controller is a service account of its own, with the role that bootstrap gives it.

@@ -7,6 +7,7 @@ use kube::Client;
 use mizzen_apiserver::{Server, User};
 use mizzen_node as node;
 use mizzen_object::Value;
+use mizzen_sdk::informer::Factory;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -31,8 +32,14 @@ impl Drop for Running {
 }
 
 impl Nodes {
-    /// Starts the nodes beside `server`, which asks them for logs with a certificate of `authority`.
-    pub async fn start(self, server: &Server, authority: &Authority) -> io::Result<Option<Running>> {
+    /// Starts the nodes beside `server`, which asks them for logs with a certificate of `authority`. They hear of objects
+    /// by `informers`.
+    pub async fn start(
+        self,
+        server: &Server,
+        authority: &Authority,
+        informers: &Factory,
+    ) -> io::Result<Option<Running>> {
         if self.n == 0 {
             return Ok(None);
         }
@@ -41,6 +48,7 @@ impl Nodes {
         let mut options =
             node::Options::simulated(Client::new(server.in_process(user, "kubelet"), "default"), self.n);
         options.capacity = self.capacity;
+        options.informers = Some(informers.clone());
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let serving = node::Serving::new(listener, &authority.certificate, options.clock.clone());
         options.serving = Some(serving.map_err(io::Error::other)?);

@@ -41,6 +41,8 @@ pub struct Options {
     pub root_ca: Option<String>,
     /// Signs the tokens that are kept in secrets. Without it there are none.
     pub sign_token: Option<SignToken>,
+    /// What follows objects; the loops' own if nothing is said.
+    pub informers: Option<Factory>,
 }
 
 impl Options {
@@ -55,6 +57,7 @@ impl Options {
             pod_ranges: Vec::new(),
             root_ca: None,
             sign_token: None,
+            informers: None,
         }
     }
 }
@@ -87,7 +90,7 @@ impl Context {
             clock: options.clock.clone(),
             chance: options.chance.clone(),
             census: Census::new(client.clone()),
-            informers: Factory::new(client),
+            informers: options.informers.clone().unwrap_or_else(|| Factory::new(client)),
             recorder: broadcaster.recorder("kube-controller-manager", ""),
             broadcaster: Arc::new(broadcaster),
             options: Arc::new(options),

@@ -38,7 +38,7 @@ use mizzen_object::{Str, Value};
 use mizzen_sdk::Object;
 use mizzen_sdk::api::Api;
 use mizzen_sdk::event::{ApiSink, Broadcaster, Limits};
-use mizzen_sdk::informer::{Event, Informer};
+use mizzen_sdk::informer::{Event, Factory, Informer};
 use mizzen_sdk::resource::{NODES, PODS};
 use mizzen_sdk::seam::{Clock, wall_clock};
 use mizzen_sdk::watch::ListWatch;
@@ -69,6 +69,8 @@ pub struct Options {
     pub clock: Clock,
     /// Where the API server asks what containers wrote; nowhere if nothing is said.
     pub serving: Option<Serving>,
+    /// What follows objects, if others in the process do so as well; the nodes' own follow only what is theirs.
+    pub informers: Option<Factory>,
 }
 
 impl Options {
@@ -83,15 +85,19 @@ impl Options {
             runtime: Arc::new(Simulated),
             clock: wall_clock(),
             serving: None,
+            informers: None,
         }
     }
 }
 
 /// Registers nodes and lets the pods live that are sent to them, until the future is dropped.
 pub async fn run(mut options: Options) {
-    let serving = options.serving.take();
+    let (serving, shared) = (options.serving.take(), options.informers.take());
     let settings = Arc::new(settings(options, serving.as_ref().map_or(0, Serving::port)));
-    let (pods, followed) = (follow_pods(&settings), follow_nodes(&settings));
+    let (pods, followed) = match &shared {
+        Some(shared) => (shared.objects(&PODS), shared.objects(&NODES)),
+        None => (follow_pods(&settings), follow_nodes(&settings)),
+    };
     let (tell, heard_pods) = unbounded_channel();
     pods.add_handler(move |event: Event<Object>| {
         let _ = tell.send(event.key().clone());
@@ -114,8 +120,21 @@ pub async fn run(mut options: Options) {
         () = agent.run(heard_pods) => {}
         () = nodes::keep(settings.clone(), heard_nodes) => {}
         () = told => {}
-        () = pods.run() => {}
-        () = followed.run() => {}
+        () = follow(shared.as_ref(), &pods, &followed) => {}
+    }
+}
+
+/// Lets what is followed be followed: by whoever shares it, or here.
+async fn follow(shared: Option<&Factory>, pods: &Informer<Object>, nodes: &Informer<Object>) {
+    match shared {
+        Some(shared) => {
+            shared.start();
+            std::future::pending().await
+        }
+        None => tokio::select! {
+            () = pods.run() => {}
+            () = nodes.run() => {}
+        },
     }
 }
 

@@ -27,8 +27,6 @@ pub struct Forms {
     /// Its row in a table: what stands before its age, when it was made, and what stands after. None if
     /// something else in the row depends on the time.
     pub row: OnceLock<Option<(Bytes, i64, Bytes)>>,
-    /// The watch event that announces it, by type.
-    pub frame: OnceLock<(&'static str, Bytes)>,
 }
 
 impl Header {

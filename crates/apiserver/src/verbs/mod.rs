@@ -7,6 +7,7 @@ mod create;
 mod custom;
 mod delete;
 mod eviction;
+mod frames;
 mod get;
 mod list;
 mod log;
@@ -17,6 +18,8 @@ mod scale;
 mod token;
 mod update;
 mod watch;
+
+pub(crate) use frames::Frames;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -17,6 +17,7 @@ use tokio::sync::mpsc::Receiver;
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval_at, sleep};
 
 use super::Call;
+use super::frames::{Frames, json_frame};
 use crate::answer::{self, Accept, Answer, Body, Encoding, Form, Source, Table};
 use crate::metrics::Gauge;
 use crate::options;
@@ -38,9 +39,7 @@ pub(crate) async fn watch(call: &Call<'_>) -> Result<Answer, Status> {
     let options = WatchOptions { selection, version: query.text("resourceVersion").into(), initial };
     let bookmarks = query.bool("allowWatchBookmarks").unwrap_or(false);
     let lasts = duration(asked, server.registry.random());
-    let partial = server.types.partial.clone();
-    let include = query.text("includeObject").into();
-    let writer = Writer { resource: (*resource).clone(), accept: *accept, include, partial, headings: true };
+    let writer = Writer::new(call);
 
     let stream = match server.registry.watch(resource, options).await {
         Ok(watch) => {
@@ -56,11 +55,9 @@ pub(crate) async fn watch(call: &Call<'_>) -> Result<Answer, Status> {
 
 /// Events of a storage that the server's author wrote. There are no bookmarks: nobody knows its versions.
 pub(super) fn watch_own(call: &Call<'_>, events: Receiver<Event>) -> Result<Answer, Status> {
-    let Call { server, request, resource, accept, .. } = call;
+    let Call { server, request, accept, .. } = call;
     let asked = request.query.int("timeoutSeconds").map_err(Status::bad_request)?;
-    let include = request.query.text("includeObject").into();
-    let partial = server.types.partial.clone();
-    let writer = Writer { resource: (*resource).clone(), accept: *accept, include, partial, headings: true };
+    let writer = Writer::new(call);
     let lasts = duration(asked, server.registry.random());
     let stream = Stream::new(server, Feed::Own(events), writer, lasts, false, false);
     Ok(answer::answer(200, stream_type(*accept), Body::stream(stream)))
@@ -285,17 +282,27 @@ struct Writer {
     accept: Accept,
     include: String,
     partial: Arc<Struct>,
+    frames: Arc<Frames>,
     /// Columns are described in the first table only.
     headings: bool,
 }
 
 impl Writer {
+    fn new(call: &Call<'_>) -> Writer {
+        Writer {
+            resource: call.resource.clone(),
+            accept: call.accept,
+            include: call.request.query.text("includeObject").into(),
+            partial: call.server.types.partial.clone(),
+            frames: call.server.frames.clone(),
+            headings: true,
+        }
+    }
+
     fn event(&mut self, word: &'static str, object: &Object, now: i64) -> Bytes {
-        if let (Form::Whole, Encoding::Json, Some(forms)) =
-            (self.accept.form, self.accept.encoding, object.forms(&self.resource))
-        {
-            let (kept, frame) = forms.frame.get_or_init(|| (word, json_frame(word, &object.json)));
-            return if *kept == word { frame.clone() } else { json_frame(word, &object.json) };
+        let is_plain = matches!((self.accept.form, self.accept.encoding), (Form::Whole, Encoding::Json));
+        if is_plain && object.forms(&self.resource).is_some() {
+            return self.frames.event(word, object);
         }
         let text = self.text(object, now);
         self.frame(word, object, text)
@@ -355,14 +362,4 @@ impl Writer {
             _ => json_frame("ERROR", json::to_string(&value).as_bytes()),
         }
     }
-}
-
-fn json_frame(word: &str, object: &[u8]) -> Bytes {
-    let mut frame = Vec::with_capacity(object.len() + 40);
-    frame.extend_from_slice(b"{\"type\":\"");
-    frame.extend_from_slice(word.as_bytes());
-    frame.extend_from_slice(b"\",\"object\":");
-    frame.extend_from_slice(object);
-    frame.extend_from_slice(b"}\n");
-    frame.into()
 }

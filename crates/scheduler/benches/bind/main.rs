@@ -10,7 +10,12 @@ mod case;
 use std::time::{Duration, Instant};
 
 use case::{CASES, Case};
+use mimalloc::MiMalloc;
 use mizzen_scheduler::{Options, start};
+
+/// As the binary has it.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() {
     let numbers: Vec<usize> = std::env::args().skip(1).filter_map(|argument| argument.parse().ok()).collect();

@@ -6,10 +6,13 @@
 //! Invariant: a number that fits an `i64` and was written without fraction or exponent is `Int`; every
 //! other number is kept as its literal, so that nothing is lost between reading and writing.
 
+mod map;
+
 use std::ops::Index;
 
-use indexmap::IndexMap;
 use smol_str::SmolStr;
+
+pub use map::Map;
 
 /// A string that is cheap to clone and short ones of which need no heap.
 pub type Str = SmolStr;
@@ -236,121 +239,6 @@ impl Index<usize> for Value {
 
     fn index(&self, index: usize) -> &Value {
         self.list().get(index).unwrap_or(&NULL)
-    }
-}
-
-/// The members of a JSON object, in their order.
-#[derive(Debug, Clone, Default)]
-pub struct Map(IndexMap<Str, Value, foldhash::fast::RandomState>);
-
-impl Map {
-    /// An empty map with room for `n` members.
-    pub fn with_capacity(n: usize) -> Map {
-        Map(IndexMap::with_capacity_and_hasher(n, Default::default()))
-    }
-
-    /// How many members there are.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// The member `key`.
-    pub fn get(&self, key: &str) -> Option<&Value> {
-        self.0.get(key)
-    }
-
-    /// The member `key`, to be changed.
-    pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
-        self.0.get_mut(key)
-    }
-
-    /// Whether there is a member `key`.
-    pub fn contains_key(&self, key: &str) -> bool {
-        self.0.contains_key(key)
-    }
-
-    /// The member `key`, made `Null` if it is not there.
-    pub fn entry(&mut self, key: &str) -> &mut Value {
-        self.0.entry(key.into()).or_default()
-    }
-
-    /// Sets a member, in its place if it is there, at the end otherwise; returns what it was.
-    pub fn insert(&mut self, key: impl Into<Str>, value: impl Into<Value>) -> Option<Value> {
-        self.0.insert(key.into(), value.into())
-    }
-
-    /// Takes a member out; the others keep their order.
-    pub fn remove(&mut self, key: &str) -> Option<Value> {
-        self.0.shift_remove(key)
-    }
-
-    /// Keeps only the members that `keep` accepts.
-    pub fn retain(&mut self, mut keep: impl FnMut(&str, &mut Value) -> bool) {
-        self.0.retain(|key, value| keep(key, value));
-    }
-
-    /// Orders the members by name, as Go writes maps.
-    pub fn sort(&mut self) {
-        if !self.0.keys().is_sorted() {
-            self.0.sort_unstable_keys();
-        }
-    }
-
-    /// Orders the members by a rank.
-    pub fn sort_by_rank<R: Ord>(&mut self, mut rank: impl FnMut(&str) -> R) {
-        self.0.sort_by_cached_key(|key, _| rank(key));
-    }
-
-    /// The members in their order.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
-        self.0.iter().map(|(key, value)| (key.as_str(), value))
-    }
-
-    /// The members in their order, values to be changed.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&Str, &mut Value)> {
-        self.0.iter_mut()
-    }
-
-    /// The names in their order.
-    pub fn keys(&self) -> impl Iterator<Item = &Str> {
-        self.0.keys()
-    }
-
-    /// The values in their order.
-    pub fn values(&self) -> impl Iterator<Item = &Value> {
-        self.0.values()
-    }
-
-    /// The values in their order, to be changed.
-    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut Value> {
-        self.0.values_mut()
-    }
-}
-
-/// Two maps are equal when they have the same members, in whatever order.
-impl PartialEq for Map {
-    fn eq(&self, other: &Map) -> bool {
-        self.0 == other.0
-    }
-}
-
-impl<K: Into<Str>, V: Into<Value>> FromIterator<(K, V)> for Map {
-    fn from_iter<I: IntoIterator<Item = (K, V)>>(members: I) -> Map {
-        Map(members.into_iter().map(|(key, value)| (key.into(), value.into())).collect())
-    }
-}
-
-impl IntoIterator for Map {
-    type Item = (Str, Value);
-    type IntoIter = indexmap::map::IntoIter<Str, Value>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
     }
 }
 
