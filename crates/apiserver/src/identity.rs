@@ -4,6 +4,9 @@ use mizzen_object::{Str, Value, Who};
 
 /// The group that may do everything.
 pub const MASTERS: &str = "system:masters";
+/// The group that nodes are in, and how their names begin.
+const NODES: &str = "system:nodes";
+const NODE: &str = "system:node:";
 
 /// Somebody who asks.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -53,6 +56,21 @@ impl User {
             ],
             ..User::default()
         }
+    }
+
+    /// The agent of a node.
+    pub fn node(name: &str) -> User {
+        User {
+            name: format!("{NODE}{name}").into(),
+            groups: vec![NODES.into(), "system:authenticated".into()],
+            ..User::default()
+        }
+    }
+
+    /// The node whose agent they are; none if they are no such agent. Kubernetes: the name may be empty
+    /// (pkg/auth/nodeidentifier).
+    pub fn node_name(&self) -> Option<&str> {
+        self.name.strip_prefix(NODE).filter(|_| self.groups.iter().any(|group| group == NODES))
     }
 
     /// The user as writes know them.

@@ -38,6 +38,8 @@ pub struct Options {
     pub signer: Option<Arc<dyn Signer>>,
     /// Who decides what users may do, before roles are looked at.
     pub authorizers: Vec<Arc<dyn Authorizer>>,
+    /// Whether nodes may use what their pods use. They are asked about before roles are looked at.
+    pub authorize_nodes: bool,
     /// How users show who they are, besides certificates and service accounts' tokens.
     pub authentication: Authentication,
     /// The certificate with which we ask aggregated API servers for others.
@@ -58,6 +60,7 @@ impl Default for Options {
             legacy_apis: false,
             signer: None,
             authorizers: Vec::new(),
+            authorize_nodes: true,
             authentication: Authentication::default(),
             front_proxy: None,
             kubelet_client: None,
@@ -117,7 +120,7 @@ impl Server {
         let webhooks = Webhooks::new(&catalog);
         let policies = Policies::new(&catalog);
         let aggregation = Aggregation::new(&registry, &catalog);
-        let access = Access::new(&catalog, &options.authorizers);
+        let access = Access::new(&catalog, &options.authorizers, options.authorize_nodes);
         let stopping = watch::Sender::new(false);
         Server(Arc::new(Inner {
             registry,

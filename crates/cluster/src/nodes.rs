@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use kube::Client;
 use mizzen_apiserver::{Server, User};
@@ -11,7 +12,11 @@ use mizzen_sdk::informer::Factory;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
+use crate::bootstrap::bootstrap_nodes;
 use crate::pki::Authority;
+
+/// Who looks for all nodes together. Its role is in `data/nodes.roles`.
+const AGENT: &str = "system:node-agent";
 
 /// How many nodes run beside the server, and how large they are.
 #[derive(Debug, Clone, Default)]
@@ -43,10 +48,11 @@ impl Nodes {
         if self.n == 0 {
             return Ok(None);
         }
-        // The kubelets of all nodes in one: nobody else can come this way.
-        let user = User::master("system:node-agent");
-        let mut options =
-            node::Options::simulated(Client::new(server.in_process(user, "kubelet"), "default"), self.n);
+        bootstrap_nodes(server).await.map_err(io::Error::other)?;
+        // The kubelets of all nodes in one: they look together, and write each as itself.
+        let mut options = node::Options::simulated(client(server, User::component(AGENT)), self.n);
+        let server = server.clone();
+        options.client_of = Arc::new(move |name| client(&server, User::node(name)));
         options.capacity = self.capacity;
         options.informers = Some(informers.clone());
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
@@ -54,4 +60,8 @@ impl Nodes {
         options.serving = Some(serving.map_err(io::Error::other)?);
         Ok(Some(Running(tokio::spawn(node::run(options)))))
     }
+}
+
+fn client(server: &Server, user: User) -> Client {
+    Client::new(server.in_process(user, "kubelet"), "default")
 }

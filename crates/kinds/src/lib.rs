@@ -10,6 +10,7 @@ mod core;
 mod groups;
 mod pod;
 pub mod quota;
+pub mod references;
 mod retired;
 mod table;
 
@@ -17,8 +18,9 @@ pub use crate::core::service::allocate;
 pub use batch::{Schedule, check_zone};
 pub use behaviour::Behaviour;
 pub use groups::{
-    Shapes, approval_condition, expression, expression_warnings, requested_groups, structural_condition,
+    Shapes, approval_condition, expression, expression_warnings, requested_groups, requested_name, structural_condition,
 };
+pub use pod::same;
 pub use pod::subresource::validate_binding;
 pub use retired::was_served;
 pub use table::{row_conditions, row_rank, scale_cells, scale_columns};

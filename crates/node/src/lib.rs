@@ -36,7 +36,6 @@ use std::sync::Arc;
 use kube::Client;
 use mizzen_object::{Str, Value};
 use mizzen_sdk::Object;
-use mizzen_sdk::api::Api;
 use mizzen_sdk::event::{ApiSink, Broadcaster, Limits};
 use mizzen_sdk::informer::{Event, Factory, Informer};
 use mizzen_sdk::resource::{NODES, PODS};
@@ -51,10 +50,15 @@ use runtime::{ContainerRuntime, Simulated};
 use settings::{Settings, unrepeated};
 use status::Host;
 
+/// The way to the API for the node of this name.
+pub type ClientOf = Arc<dyn Fn(&str) -> Client + Send + Sync>;
+
 /// How nodes are set up.
 pub struct Options {
-    /// The way to the API.
+    /// The way to the API for what is read of all nodes together: the nodes, and their pods.
     pub client: Client,
+    /// The way to the API for everything else, in the name of each node. It is made anew whenever it is needed.
+    pub client_of: ClientOf,
     /// How many nodes there are.
     pub n_nodes: usize,
     /// How their names begin; a number follows.
@@ -74,10 +78,12 @@ pub struct Options {
 }
 
 impl Options {
-    /// So many simulated nodes of the usual size, on the wall clock.
+    /// So many simulated nodes of the usual size, on the wall clock, all by one client.
     pub fn simulated(client: Client, n_nodes: usize) -> Options {
+        let same = client.clone();
         Options {
             client,
+            client_of: Arc::new(move |_| same.clone()),
             n_nodes,
             prefix: "node".into(),
             capacity: nodes::usual_capacity(),
@@ -139,11 +145,13 @@ async fn follow(shared: Option<&Factory>, pods: &Informer<Object>, nodes: &Infor
 }
 
 fn settings(options: Options, port: u16) -> Settings {
-    let Options { client, n_nodes, prefix, capacity, address, runtime, clock, .. } = options;
-    let sink = ApiSink::core(client.clone());
+    let Options { client, client_of, n_nodes, prefix, capacity, address, runtime, clock, .. } = options;
+    let writer = client_of.clone();
+    let sink = ApiSink::core_of(move |node| writer(node));
     let scheme = runtime.version().split("://").next().map(Str::from).unwrap_or_default();
     Settings {
-        api: Api::new(client),
+        client,
+        client_of,
         events: Broadcaster::with(vec![Box::new(sink)], Limits::default(), unrepeated(clock.clone())),
         host: Host { address: address.to_string().into(), scheme },
         port,
@@ -157,7 +165,7 @@ fn settings(options: Options, port: u16) -> Settings {
 
 /// Pods of any node, or of the only one.
 fn follow_pods(settings: &Settings) -> Informer<Object> {
-    let mut source = ListWatch::at(settings.api.client().clone(), PODS.path(""));
+    let mut source = ListWatch::at(settings.client.clone(), PODS.path(""));
     source.forget_managed_fields = true;
     source.fields = Some(match settings.n_nodes {
         1 => format!("spec.nodeName={}", settings.name(0)),
@@ -167,7 +175,7 @@ fn follow_pods(settings: &Settings) -> Informer<Object> {
 }
 
 fn follow_nodes(settings: &Settings) -> Informer<Object> {
-    let mut source = ListWatch::at(settings.api.client().clone(), NODES.path(""));
+    let mut source = ListWatch::at(settings.client.clone(), NODES.path(""));
     source.forget_managed_fields = true;
     if settings.n_nodes == 1 {
         source.fields = Some(format!("metadata.name={}", settings.name(0)));

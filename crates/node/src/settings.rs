@@ -4,19 +4,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
+use kube::Client;
 use mizzen_object::{Str, Value};
 use mizzen_sdk::Object;
 use mizzen_sdk::api::Api;
 use mizzen_sdk::event::{Broadcaster, Note};
 use mizzen_sdk::seam::Clock;
 
+use crate::ClientOf;
 use crate::moment::Moment;
 use crate::runtime::ContainerRuntime;
 use crate::status::Host;
 
 /// What everything here shares.
 pub struct Settings {
-    pub api: Api,
+    /// The way to the API for what is read of all nodes together.
+    pub client: Client,
+    /// The way to the API for each node.
+    pub client_of: ClientOf,
     pub runtime: Arc<dyn ContainerRuntime>,
     pub clock: Clock,
     /// How the names of nodes begin.
@@ -31,6 +36,11 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// What a node writes, and reads of its own.
+    pub fn api_of(&self, node: &str) -> Api {
+        Api::new((self.client_of)(node))
+    }
+
     /// The time of day.
     pub fn now(&self) -> Moment {
         Moment::from_nanos(u64::try_from((self.clock)().as_nanosecond()).unwrap_or_default())

@@ -30,13 +30,24 @@ pub struct Changed {
 /// A place in the history of a resource.
 pub struct Follower {
     resource: Resource,
+    uninteresting: &'static [&'static str],
     watch: Option<Watch>,
 }
 
 impl Follower {
     /// A follower that has seen nothing yet.
     pub fn new(resource: Resource) -> Follower {
-        Follower { resource, watch: None }
+        Follower::skimming(resource, &[])
+    }
+
+    /// The same for somebody who wants nothing of objects but what they need: members of these names are not read.
+    pub fn skimming(resource: Resource, uninteresting: &'static [&'static str]) -> Follower {
+        Follower { resource, uninteresting, watch: None }
+    }
+
+    /// What is followed.
+    pub fn resource(&self) -> &Resource {
+        &self.resource
     }
 
     /// When the resource last changed: while this stays the same, there is nothing new to see.
@@ -46,13 +57,13 @@ impl Follower {
 
     /// What has changed since the last call.
     pub fn changes(&mut self) -> Changes {
-        let mut changed = Vec::new();
+        let (mut changed, read) = (Vec::new(), reader(self.uninteresting));
         let Some(watch) = &mut self.watch else { return self.restart() };
         loop {
             match watch.ready() {
                 Ok(events) if events.is_empty() => return Changes::Some(changed),
                 Ok(events) => changed.extend(events.into_iter().map(|event| Changed {
-                    before: event.previous.as_ref().map(read),
+                    before: event.previous.as_ref().map(&read),
                     after: (event.kind == EventKind::Put).then(|| read(&event.record)),
                 })),
                 Err(_) => return self.restart(),
@@ -65,10 +76,10 @@ impl Follower {
         // The snapshot shows its revision, so the window reaches back to it unless it moves on this very moment; then
         // the next look starts again.
         self.watch = self.resource.space().watch(snapshot.at()).ok();
-        Changes::All(snapshot.range("", None).map(read).collect())
+        Changes::All(snapshot.range("", None).map(reader(self.uninteresting)).collect())
     }
 }
 
-fn read(record: &Arc<Record>) -> Value {
-    json::parse(&record.value).unwrap_or_default()
+fn reader(uninteresting: &'static [&'static str]) -> impl Fn(&Arc<Record>) -> Value {
+    |record| json::outline(&record.value, uninteresting).unwrap_or_default()
 }

@@ -5,7 +5,9 @@
 //! about: that is what keeps a cluster with broken roles repairable.
 
 pub(crate) mod escalation;
+mod followed;
 pub(crate) mod impersonate;
+pub mod node;
 pub mod rbac;
 mod refusal;
 pub(crate) mod request;
@@ -22,6 +24,7 @@ use mizzen_registry::Future;
 use crate::catalog::Catalog;
 use crate::identity::User;
 use impersonate::Habits;
+use node::Nodes;
 use rbac::{Rbac, Rule, Sources};
 
 /// All that decides in a server.
@@ -33,10 +36,12 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// Roles, after those that the server was given.
-    pub fn new(catalog: &Catalog, first: &[Arc<dyn Authorizer>]) -> Access {
+    /// Those that the server was given, then who knows nodes if they are to be asked, then roles.
+    pub fn new(catalog: &Catalog, first: &[Arc<dyn Authorizer>], nodes: bool) -> Access {
         let rbac = sources(catalog).map(|sources| Arc::new(Rbac::new(sources)));
+        let nodes = nodes.then(|| Nodes::new(catalog)).flatten();
         let mut authorizers = first.to_vec();
+        authorizers.extend(nodes.map(|nodes| Arc::new(nodes) as Arc<dyn Authorizer>));
         authorizers.extend(rbac.clone().map(|rbac| rbac as Arc<dyn Authorizer>));
         Access { authorizers: Authorizers::new(authorizers), rbac, habits: Habits::default() }
     }

@@ -10,6 +10,7 @@ mod configuration;
 mod default_class;
 mod limits;
 mod namespace;
+mod node_restriction;
 mod owners;
 mod plugins;
 mod pod_resize;
@@ -240,8 +241,9 @@ impl<'a> Checks<'a> {
         extend::validate(self.call, old, Some(new)).await
     }
 
-    /// Lets policies and webhooks refuse that an object goes; there is nothing that they could change.
+    /// Lets plug-ins, policies and webhooks refuse that an object goes; there is nothing that they could change.
     async fn deletion(&self, old: Option<&Value>) -> Result<(), Status> {
+        node_restriction::on_delete(self.call, old)?;
         extend::validate(self.call, old, None).await?;
         let attributes = webhook::Attributes::judged(self.call, None, old);
         if self.call.server.options.plugins.has(plugins::MUTATING_WEBHOOK) {

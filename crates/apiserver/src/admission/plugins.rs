@@ -9,7 +9,7 @@ use mizzen_registry::Future;
 
 use super::{
     Attributes, certificate, check_with_policies, check_with_webhooks, default_class, limits, namespace,
-    pod_resize, pod_security, priority, protection, quota, runtime_class, service_account, taint, toleration,
+    node_restriction, pod_resize, pod_security, priority, protection, quota, runtime_class, service_account, taint, toleration,
     topology, volume_resize,
 };
 
@@ -76,6 +76,7 @@ impl Plugin {
 
 pub(super) const NAMESPACE_LIFECYCLE: &str = "NamespaceLifecycle";
 const SERVICE_ACCOUNT: &str = "ServiceAccount";
+pub(super) const NODE_RESTRICTION: &str = "NodeRestriction";
 pub(super) const MUTATING_POLICY: &str = "MutatingAdmissionPolicy";
 pub(super) const VALIDATING_POLICY: &str = "ValidatingAdmissionPolicy";
 pub(super) const MUTATING_WEBHOOK: &str = "MutatingAdmissionWebhook";
@@ -99,7 +100,11 @@ static TABLE: &[Plugin] = {
             Mutate::Later { concerns: service_account::concerns, mutate: service_account::admit },
             check(service_account::check),
         ),
-        Plugin::absent("NodeRestriction"),
+        Plugin::on(
+            NODE_RESTRICTION,
+            Mutate::Later { concerns: node_restriction::concerns, mutate: node_restriction::admit },
+            ANY,
+        ),
         Plugin::on("TaintNodesByCondition", change(taint::admit), ANY),
         Plugin::absent("AlwaysPullImages"),
         Plugin::absent("ImagePolicyWebhook"),
@@ -159,6 +164,9 @@ static TABLE: &[Plugin] = {
     ]
 };
 
+/// Those that only a whole control plane has on unless somebody asks for them.
+const WHOLE: [&str; 2] = [SERVICE_ACCOUNT, NODE_RESTRICTION];
+
 /// The plug-ins that are on.
 #[derive(Clone)]
 pub struct Plugins(Vec<&'static Plugin>);
@@ -193,10 +201,10 @@ impl std::fmt::Debug for Plugins {
 }
 
 impl Plugins {
-    /// Those of an API server that stands alone: nobody makes service accounts there.
+    /// Those of an API server that stands alone: nobody makes service accounts there, and nodes are whoever comes.
     pub fn alone() -> Plugins {
         let mut plugins = Plugins::default();
-        plugins.0.retain(|plugin| plugin.name != SERVICE_ACCOUNT);
+        plugins.0.retain(|plugin| !WHOLE.contains(&plugin.name));
         plugins
     }
 
@@ -248,8 +256,10 @@ mod tests {
     #[test]
     fn a_plugin_that_is_turned_on_takes_its_place_in_the_order() {
         let mut plugins = Plugins::alone();
-        assert!(!plugins.has(SERVICE_ACCOUNT));
-        plugins.enable(SERVICE_ACCOUNT).unwrap();
+        for name in WHOLE {
+            assert!(!plugins.has(name));
+            plugins.enable(name).unwrap();
+        }
         assert_eq!(format!("{plugins:?}"), format!("{:?}", Plugins::default()));
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mizzen_kinds::references::{self, is_mirror};
 use mizzen_object::seam::name_suffix;
 use mizzen_object::{Status, Value, value};
 use mizzen_registry::Future;
@@ -15,8 +16,6 @@ const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// Seconds that a token holds. Kubernetes: so many say that the client may not know how to read it again
 /// (serviceaccount/claims.go).
 const EXPIRATION: i64 = 3607;
-/// A pod that stands for one that a node runs by itself.
-const MIRROR: &str = "kubernetes.io/config.mirror";
 const ENFORCE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
 /// The default account of a new namespace is made soon: so often it is looked for, and so long is waited between.
 const TRIES: usize = 10;
@@ -79,10 +78,6 @@ pub(super) fn check(attributes: &Attributes, pod: &Value) -> Result<(), Status> 
         }
         _ => Ok(()),
     }
-}
-
-fn is_mirror(pod: &Value) -> bool {
-    pod["metadata"]["annotations"].get(MIRROR).is_some()
 }
 
 async fn wait_for_account(attributes: &Attributes<'_>, pod: &Value) -> Result<Value, Status> {
@@ -161,7 +156,7 @@ fn check_mirror(pod: &Value) -> Result<(), &'static str> {
     if !spec["serviceAccountName"].is_empty() {
         return Err("a mirror pod may not reference service accounts");
     }
-    if uses_secrets(spec) {
+    if references::secrets(pod).next().is_some() {
         return Err("a mirror pod may not reference secrets");
     }
     let mut sources = spec["volumes"].list().iter().flat_map(|volume| volume["projected"]["sources"].list());
@@ -169,34 +164,6 @@ fn check_mirror(pod: &Value) -> Result<(), &'static str> {
         return Err("a mirror pod may not use ServiceAccountToken volume projections");
     }
     Ok(())
-}
-
-fn uses_secrets(spec: &Value) -> bool {
-    const SOURCES: [&str; 11] = [
-        "azureFile.secretName",
-        "cephfs.secretRef",
-        "cinder.secretRef",
-        "csi.nodePublishSecretRef",
-        "flexVolume.secretRef",
-        "iscsi.secretRef",
-        "rbd.secretRef",
-        "scaleIO.secretRef",
-        "secret",
-        "storageos.secretRef",
-        "projected.sources",
-    ];
-    let of_container = |container: &Value| secrets_of(container).next().is_some();
-    let of_volume = |volume: &Value| {
-        SOURCES.iter().any(|source| match volume.at(source) {
-            Value::List(sources) => sources.iter().any(|source| !source["secret"].is_null()),
-            source => !source.is_null(),
-        })
-    };
-    !spec["imagePullSecrets"].is_empty()
-        || ["initContainers", "containers", "ephemeralContainers"]
-            .iter()
-            .any(|list| spec[*list].list().iter().any(of_container))
-        || spec["volumes"].list().iter().any(of_volume)
 }
 
 fn limits_secrets(account: &Value) -> bool {

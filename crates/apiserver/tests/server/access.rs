@@ -211,7 +211,7 @@ async fn every_kind_of_token_is_known_to_a_review() {
 
 /// Signs by saying everything twice.
 #[derive(Debug)]
-struct Echo;
+pub struct Echo;
 
 impl Signer for Echo {
     fn algorithm(&self) -> &str {

@@ -15,6 +15,7 @@ mod delete;
 mod large;
 mod legacy;
 mod list;
+mod nodes;
 mod pod_security;
 mod policy;
 mod quota;

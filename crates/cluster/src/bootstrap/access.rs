@@ -1,18 +1,29 @@
-//! The roles and bindings that every cluster has, read from `data/access.roles`.
+//! The roles and bindings that every cluster has, read from `data/access.roles`, and those of one with nodes of its own,
+//! from `data/nodes.roles`.
 
 use mizzen_object::{Value, value};
 
 use super::Wanted;
 
 const DATA: &str = include_str!("../../data/access.roles");
+const OF_NODES: &str = include_str!("../../data/nodes.roles");
 const GROUP: &str = "rbac.authorization.k8s.io";
 /// What labels begin with by which a role joins what others gather.
 const JOINS: &str = "rbac.authorization.k8s.io/aggregate-to-";
 
-/// All roles and bindings.
+/// All roles and bindings that every cluster has.
 pub fn objects() -> Vec<Wanted> {
+    read(DATA)
+}
+
+/// Those that nodes need that run beside the server.
+pub fn objects_of_nodes() -> Vec<Wanted> {
+    read(OF_NODES)
+}
+
+fn read(data: &'static str) -> Vec<Wanted> {
     let mut blocks: Vec<Block> = Vec::new();
-    for line in DATA.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+    for line in data.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         match (line.strip_prefix("  "), blocks.last_mut()) {
             (Some(line), Some(block)) => block.lines.push(words(line)),
             _ => blocks.push(Block { head: words(line), lines: Vec::new() }),
@@ -140,6 +151,8 @@ fn subject(line: &[&str]) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use mizzen_object::json;
+
     use super::*;
 
     fn find(path: &str, name: &str) -> Value {
@@ -163,6 +176,14 @@ mod tests {
             assert!(rules.iter().all(sound), "{path} {}", object.at("metadata.name").str());
             assert!(path.ends_with("bindings") != object["roleRef"].is_null());
         }
+    }
+
+    #[test]
+    fn nodes_see_pods_together_and_change_nothing() {
+        let objects = objects_of_nodes();
+        let rules: Vec<String> = objects.iter().flat_map(|wanted| wanted.object["rules"].list()).map(json::to_string).collect();
+        assert_eq!(rules, [r#"{"verbs":["list","watch"],"resources":["nodes","pods"],"apiGroups":[""]}"#]);
+        assert_eq!(objects[1].object.at("subjects")[0]["name"].str(), "system:node-agent");
     }
 
     #[test]

@@ -61,6 +61,11 @@ pub async fn bootstrap(server: &Server, port: u16, trust: Trust<'_>) -> Result<(
     Ok(())
 }
 
+/// Makes what the nodes need that run beside the server.
+pub async fn bootstrap_nodes(server: &Server) -> Result<(), String> {
+    make_all(server, KUBE_APISERVER, access::objects_of_nodes()).await
+}
+
 /// The range of services' addresses, and that it can be used.
 async fn serve_range(server: &Server) -> Result<(), String> {
     const PATH: &str = "/apis/networking.k8s.io/v1/servicecidrs";

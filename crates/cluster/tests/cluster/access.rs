@@ -1,6 +1,7 @@
 //! Who may do what in a new cluster: every resource, every verb, everybody.
 //!
-//! `access.table` is what Kubernetes v1.36 answers, RBAC alone, one line a resource: who may do what with it.
+//! `access.table` is what Kubernetes v1.36 answers with `--authorization-mode=Node,RBAC`, one line a resource: who may do
+//! what with it.
 
 use http::Request;
 use http_body_util::Full;

@@ -27,7 +27,7 @@ mod tests;
 
 pub use admission::{Shapes, expression, expression_warnings};
 pub use apiextensions::{approval_condition, structural_condition};
-pub use certificates::requested_groups;
+pub use certificates::{requested_groups, requested_name};
 
 use crate::Behaviour;
 

@@ -5,8 +5,8 @@ use mizzen_object::{Path, Value, Violations};
 
 use super::volumes::descending_path;
 use super::{Options, containers, scheduling, visit_containers};
+use crate::references::MIRROR;
 
-pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
 pub(super) const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 pub(super) const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
 pub(super) const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";

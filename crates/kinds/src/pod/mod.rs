@@ -42,11 +42,11 @@ pub(crate) use default::{default_template, each, round, with};
 pub(crate) use internal::form;
 pub(crate) use options::Options;
 pub(crate) use prepare::drop_disabled;
-pub(crate) use update::same;
+pub use update::same;
 pub(crate) use warnings::{name_warning, old_node_label, template_warnings};
 
 /// The lists of containers, in the order in which upstream visits them.
-const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+pub(crate) const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 /// Their statuses.
 const STATUS_LISTS: [&str; 3] = ["initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"];
 

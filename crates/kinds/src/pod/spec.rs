@@ -10,6 +10,7 @@ use super::{
     NOWHERE, Options, affinity, annotations, containers, env, internal, resources, scheduling, security,
     volumes, windows,
 };
+use crate::references::MIRROR;
 
 /// A pod that is to be made.
 pub(super) fn validate_new(pod: &Value, options: &Options, violations: &mut Violations) {
@@ -114,7 +115,7 @@ fn claim_names(spec: &Value) -> Vec<&str> {
 fn validate_claims(spec: &Value, metadata: Option<&Value>, path: &Path, violations: &mut Violations) {
     let mut seen: HashSet<&str> = HashSet::new();
     for (index, claim) in spec["resourceClaims"].list().iter().enumerate() {
-        if metadata.is_some_and(|metadata| !metadata["annotations"][annotations::MIRROR].is_null()) {
+        if metadata.is_some_and(|metadata| !metadata["annotations"][MIRROR].is_null()) {
             violations.forbidden(NOWHERE, "static pods do not support resource claims");
             continue;
         }

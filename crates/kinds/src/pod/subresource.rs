@@ -2,7 +2,8 @@
 
 use mizzen_object::{Path, Value, Violations};
 
-use super::{NOWHERE, Options, annotations, difference, is_sidecar, prepare, spec, update};
+use super::{NOWHERE, Options, difference, is_sidecar, prepare, spec, update};
+use crate::references::is_mirror;
 
 /// Through `/ephemeralcontainers` only ephemeral containers change.
 pub fn prepare_ephemeral_containers(new: &mut Value, old: &Value) {
@@ -43,10 +44,6 @@ pub fn validate_ephemeral_containers(new: &Value, old: &Value, violations: &mut 
             Some(_) => {}
         }
     }
-}
-
-fn is_mirror(pod: &Value) -> bool {
-    !pod["metadata"]["annotations"][annotations::MIRROR].is_null()
 }
 
 /// The old object, but for managed fields and what `keep` puts in.

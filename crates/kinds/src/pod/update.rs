@@ -205,7 +205,7 @@ fn is_narrower(new: &Value, old: &Value) -> bool {
 }
 
 /// Whether two parts of a pod mean the same: nothing is as good as an empty list, and `1Gi` is `1073741824`.
-pub(crate) fn same(a: &Value, b: &Value) -> bool {
+pub fn same(a: &Value, b: &Value) -> bool {
     same_in("", a, b)
 }
 

@@ -177,7 +177,8 @@ impl Agent {
         }
         if let Some(write) = kept.lacks(object, &self.settings, now).filter(|_| !is_held_back) {
             kept.is_writing = true;
-            self.writes.spawn(write.run(self.settings.api.clone(), key.clone(), kept.uid.clone()));
+            let api = self.settings.api_of(&kept.node);
+            self.writes.spawn(write.run(api, key.clone(), kept.uid.clone()));
         }
         self.tell(object, notes);
     }

@@ -178,12 +178,12 @@ impl Heard {
 
 impl Settings {
     async fn register(&self, name: &str) -> Result<Beat, Error> {
-        let key = Key::cluster(name);
-        let node = match self.api.create(&NODES, &object(self, name)).await {
+        let (key, api) = (Key::cluster(name), self.api_of(name));
+        let node = match api.create(&NODES, &object(self, name)).await {
             Err(error) if is_already_exists(&error) => {
-                let known = self.api.get(&NODES, &key).await?;
+                let known = api.get(&NODES, &key).await?;
                 let change = value!({ "metadata": { "labels": (labels(name)) }, "status": (status(self, name, &known["status"])) });
-                self.api.patch(&NODES, &key, "status", Patch::Strategic, &change).await?
+                api.patch(&NODES, &key, "status", Patch::Strategic, &change).await?
             }
             created => created?,
         };
@@ -195,9 +195,9 @@ impl Settings {
 
     /// Renews the lease of a node, or makes it.
     async fn renew(&self, beat: &mut Beat) -> Result<(), Error> {
-        let key = Key::new(NAMESPACE, beat.name.as_str());
+        let (key, api) = (Key::new(NAMESPACE, beat.name.as_str()), self.api_of(&beat.name));
         if !beat.lease.is_empty() {
-            match self.api.update(&LEASES, &self.lease(beat)).await {
+            match api.update(&LEASES, &self.lease(beat)).await {
                 Ok(lease) => {
                     beat.lease = lease.version().into();
                     return Ok(());
@@ -207,14 +207,14 @@ impl Settings {
                 Err(error) => return Err(error),
             }
         }
-        beat.lease = match self.api.find(&LEASES, &key).await? {
+        beat.lease = match api.find(&LEASES, &key).await? {
             Some(lease) => lease.version().into(),
             None => String::new(),
         };
         let lease = self.lease(beat);
         let written = match beat.lease.is_empty() {
-            true => self.api.create(&LEASES, &lease).await?,
-            false => self.api.update(&LEASES, &lease).await?,
+            true => api.create(&LEASES, &lease).await?,
+            false => api.update(&LEASES, &lease).await?,
         };
         beat.lease = written.version().into();
         Ok(())
@@ -250,9 +250,9 @@ impl Settings {
 
     /// Writes the status of a node; `known` is the status that it has, if somebody knows.
     async fn report(&self, name: &str, known: &Value) -> Result<(), Error> {
-        let key = Key::cluster(name);
+        let (key, api) = (Key::cluster(name), self.api_of(name));
         let read = match known.is_null() {
-            true => self.api.find(&NODES, &key).await?,
+            true => api.find(&NODES, &key).await?,
             false => None,
         };
         let known = read.as_ref().map_or(known, |node| &node["status"]);
@@ -260,6 +260,6 @@ impl Settings {
             return Ok(());
         }
         let change = value!({ "status": (status(self, name, known)) });
-        self.api.patch(&NODES, &key, "status", Patch::Strategic, &change).await.map(drop)
+        api.patch(&NODES, &key, "status", Patch::Strategic, &change).await.map(drop)
     }
 }

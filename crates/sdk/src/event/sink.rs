@@ -61,7 +61,8 @@ enum Form {
 
 /// Writes events to the API server.
 pub struct ApiSink {
-    client: Client,
+    /// The way to the API for an instance of whoever reports.
+    client_of: Box<dyn Fn(&str) -> Client + Send + Sync>,
     form: Form,
     /// The events that are known to be there.
     written: HashSet<String>,
@@ -70,12 +71,25 @@ pub struct ApiSink {
 impl ApiSink {
     /// Writes them as events.k8s.io/v1 has them.
     pub fn new(client: Client) -> ApiSink {
-        ApiSink { client, form: Form::Events, written: HashSet::new() }
+        ApiSink::of(Form::Events, move |_| client.clone())
     }
 
     /// Writes them as v1 has them, with a count.
     pub fn core(client: Client) -> ApiSink {
-        ApiSink { client, form: Form::Core, written: HashSet::new() }
+        ApiSink::core_of(move |_| client.clone())
+    }
+
+    /// The same, each event through the client of the instance that reports it.
+    pub fn core_of(client_of: impl Fn(&str) -> Client + Send + Sync + 'static) -> ApiSink {
+        ApiSink::of(Form::Core, client_of)
+    }
+
+    fn of(form: Form, client_of: impl Fn(&str) -> Client + Send + Sync + 'static) -> ApiSink {
+        ApiSink { client_of: Box::new(client_of), form, written: HashSet::new() }
+    }
+
+    fn client(&self, told: &Told) -> Client {
+        (self.client_of)(&told.occurrence.instance)
     }
 
     async fn write(&mut self, told: &Told) -> Result<(), Error> {
@@ -103,7 +117,7 @@ impl ApiSink {
     }
 
     async fn create(&self, told: &Told) -> Result<(), Error> {
-        let (client, namespace, params) = (self.client.clone(), namespace(told), PostParams::default());
+        let (client, namespace, params) = (self.client(told), namespace(told), PostParams::default());
         match self.form {
             Form::Core => {
                 Api::namespaced(client, namespace).create(&params, &core_event(told)).await.map(drop)
@@ -113,7 +127,7 @@ impl ApiSink {
     }
 
     async fn count(&self, told: &Told) -> Result<(), Error> {
-        let (client, namespace) = (self.client.clone(), namespace(told));
+        let (client, namespace) = (self.client(told), namespace(told));
         let now = told.occurrence.at;
         let patch = match self.form {
             Form::Core => json!({

@@ -1,79 +1,36 @@
 //! Roles by name and bindings by subject, as of now.
-//!
-//! The index follows the store: before it is read it takes in what was written since. That nothing was is the rule, and
-//! costs a look at the store's revision.
-//!
-//! Invariant: whoever reads sees every write that was acknowledged before.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 
 use mizzen_object::{Str, Value};
-use mizzen_registry::{Changed, Changes, Follower, Resource};
+use mizzen_registry::{Follower, Resource};
 
 use super::binding::{Binding, RoleName, Who};
 use super::{Rule, Sources};
+use crate::access::followed::{Followed, Source};
 use crate::identity::User;
 
-/// A revision at which nothing has been read yet.
-const NEVER: u64 = u64::MAX;
-
-pub(super) struct Index {
-    resources: [Resource; 4],
-    followers: Mutex<[Follower; 4]>,
-    table: RwLock<Table>,
-    /// The last change that the table shows.
-    shown: AtomicU64,
-}
+pub(super) struct Index(Followed<Table, 4>);
 
 impl Index {
     /// An index of nothing; it is filled when it is first read.
     pub fn new(sources: Sources) -> Index {
         let Sources { roles, cluster_roles, role_bindings, cluster_role_bindings } = sources;
-        let resources = [roles, cluster_roles, role_bindings, cluster_role_bindings];
-        Index {
-            followers: Mutex::new(resources.clone().map(Follower::new)),
-            resources,
-            table: RwLock::default(),
-            shown: AtomicU64::new(NEVER),
-        }
+        let source = |resource: Resource, take, clear| Source { follower: Follower::new(resource), clear, take };
+        Index(Followed::new([
+            source(roles, Table::role, |table| table.clear_local(|scope| scope.roles.clear())),
+            source(cluster_roles, Table::role, |table| table.cluster.roles.clear()),
+            source(role_bindings, Table::binding, |table| table.clear_local(Scope::clear_bindings)),
+            source(cluster_role_bindings, Table::binding, |table| table.cluster.clear_bindings()),
+        ]))
     }
 
     /// What `look` finds in the table as it is now.
     pub fn read<T>(&self, look: impl FnOnce(&Table) -> T) -> T {
-        let last = self.resources.iter().map(|resource| Follower::last_change(resource).0).max();
-        if last != Some(self.shown.load(Ordering::Acquire)) {
-            self.catch_up(last.unwrap_or_default());
-        }
-        look(&self.table.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Takes in at least everything up to `last`.
-    fn catch_up(&self, last: u64) {
-        let mut followers = self.followers.lock().unwrap_or_else(PoisonError::into_inner);
-        // Whoever held the lock before may have done the work.
-        if self.shown.load(Ordering::Acquire) == last {
-            return;
-        }
-        let changes = followers.each_mut().map(Follower::changes);
-        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        let takes = [Table::role, Table::role, Table::binding, Table::binding];
-        for ((changes, take), clear) in changes.into_iter().zip(takes).zip(CLEAR) {
-            table.take(changes, take, clear);
-        }
-        drop(table);
-        self.shown.store(last, Ordering::Release);
+        self.0.read(look)
     }
 }
-
-/// What to forget of each of the four kinds when all of them are told anew.
-const CLEAR: [fn(&mut Table); 4] = [
-    |table| table.namespaces.values_mut().for_each(|scope| scope.roles.clear()),
-    |table| table.cluster.roles.clear(),
-    |table| table.namespaces.values_mut().for_each(Scope::clear_bindings),
-    |table| table.cluster.clear_bindings(),
-];
 
 /// Roles and bindings, ready to be asked.
 #[derive(Default)]
@@ -109,20 +66,17 @@ impl Table {
         [Some(&self.cluster), local].into_iter().flatten().flat_map(|scope| scope.of(user))
     }
 
-    fn take(&mut self, changes: Changes, take: fn(&mut Table, &Value, bool), clear: fn(&mut Table)) {
-        match changes {
-            Changes::All(objects) => {
-                clear(self);
-                objects.iter().for_each(|object| take(self, object, true));
-            }
-            Changes::Some(changed) => {
-                for Changed { before, after } in changed {
-                    before.iter().for_each(|object| take(self, object, false));
-                    after.iter().for_each(|object| take(self, object, true));
-                }
-            }
-        }
+    fn clear_local(&mut self, clear: fn(&mut Scope)) {
+        self.namespaces.values_mut().for_each(clear);
         self.namespaces.retain(|_, scope| !scope.is_empty());
+    }
+
+    /// Forgets the namespace of an object that is gone, if it was the last there.
+    fn tidy(&mut self, object: &Value) {
+        let namespace = object["metadata"]["namespace"].str();
+        if self.namespaces.get(namespace).is_some_and(Scope::is_empty) {
+            self.namespaces.remove(namespace);
+        }
     }
 
     fn scope(&mut self, object: &Value) -> &mut Scope {
@@ -139,7 +93,10 @@ impl Table {
                 let rules = object["rules"].list().iter().map(|rule| Arc::new(Rule::new(rule))).collect();
                 scope.roles.insert(name.into(), rules);
             }
-            false => drop(scope.roles.remove(name)),
+            false => {
+                scope.roles.remove(name);
+                self.tidy(object);
+            }
         }
     }
 
@@ -158,6 +115,9 @@ impl Table {
                 ),
                 false => remove(bindings, name, &binding.name),
             }
+        }
+        if !there {
+            self.tidy(object);
         }
     }
 }

@@ -5,7 +5,7 @@ mod validate;
 
 use mizzen_object::{Action, Context, Value};
 
-pub use validate::requested_groups;
+pub use validate::{requested_groups, requested_name};
 
 use crate::Behaviour;
 

@@ -54,7 +54,13 @@ pub(super) fn signed_error(bytes: &[u8]) -> Option<&'static str> {
 
 /// The organisations in the subject of a request for a certificate in DER. What is no request has none.
 pub(super) fn organizations(request: &[u8]) -> Vec<String> {
-    subject(request).map(|subject| subject.filter_map(organization).collect()).unwrap_or_default()
+    let texts = |subject| texts(subject, ORGANIZATION).collect();
+    subject(request).map(texts).unwrap_or_default()
+}
+
+/// The common name in the subject of a request; the last one if there are more, as Go reads it.
+pub(super) fn common_name(request: &[u8]) -> Option<String> {
+    texts(subject(request)?, COMMON_NAME).last()
 }
 
 /// The attributes of a request's subject: outside is the signed thing, in it the contents, in them a version and
@@ -67,11 +73,16 @@ fn subject(request: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
     Some(elements(subject).flat_map(elements))
 }
 
-/// The text of an attribute that is an organisation.
-fn organization(attribute: &[u8]) -> Option<String> {
-    let (tag, name, rest) = element(attribute)?;
-    let (_, text, _) = element(rest)?;
-    (tag == OBJECT_ID && name == ORGANIZATION).then(|| String::from_utf8_lossy(text).into_owned())
+/// The texts of the attributes of one kind.
+fn texts<'a>(
+    attributes: impl Iterator<Item = &'a [u8]>,
+    kind: &'static [u8],
+) -> impl Iterator<Item = String> {
+    attributes.filter_map(move |attribute| {
+        let (tag, name, rest) = element(attribute)?;
+        let (_, text, _) = element(rest)?;
+        (tag == OBJECT_ID && name == kind).then(|| String::from_utf8_lossy(text).into_owned())
+    })
 }
 
 /// What is inside elements that follow each other.
@@ -84,6 +95,8 @@ fn elements(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 const OBJECT_ID: u8 = 0x06;
+/// 2.5.4.3
+const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 /// 2.5.4.10
 const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
 const SEQUENCE: u8 = 0x30;
@@ -138,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn organizations_stand_in_the_subject() {
+    fn names_stand_in_the_subject() {
         let attribute = |id: u8, text: &[u8]| {
             let inside = [&[6, 3, 0x55, 4, id, 0x0c, text.len() as u8], text].concat();
             let pair = [&[0x30, inside.len() as u8], inside.as_slice()].concat();
@@ -150,6 +163,7 @@ mod tests {
         let request = [&[0x30, signed.len() as u8], signed.as_slice()].concat();
         assert_eq!(organizations(&request), ["us", "them"]);
         assert_eq!(organizations(&request[..20]), [""; 0]);
+        assert_eq!(common_name(&request).as_deref(), Some("me"));
     }
 
     #[test]

@@ -81,6 +81,17 @@ pub fn requested_groups(request: &str) -> Vec<String> {
     block.map(|bytes| pem::organizations(&bytes)).unwrap_or_default()
 }
 
+/// The name that whoever gets a certificate for this request would have, or why it is no request.
+pub fn requested_name(request: &str) -> Result<String, &'static str> {
+    match request_error(request) {
+        Some(error) => Err(error),
+        None => {
+            let block = pem::decode(&text_of(request)).map(|(block, _)| block.bytes);
+            Ok(block.and_then(|bytes| pem::common_name(&bytes)).unwrap_or_default())
+        }
+    }
+}
+
 fn request_error(request: &str) -> Option<&'static str> {
     match pem::decode(&text_of(request)) {
         Some((block, _)) if block.label == "CERTIFICATE REQUEST" => pem::signed_error(&block.bytes),

@@ -1,0 +1,87 @@
+//! A table of what is in some resources, as of now.
+//!
+//! It follows the store: before it is read it takes in what was written since. That nothing was is the rule, and costs a
+//! look at the store's revision.
+//!
+//! Invariant: whoever reads sees every write that was acknowledged before.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock};
+
+use mizzen_object::Value;
+use mizzen_registry::{Changed, Changes, Follower, Resource};
+
+/// A revision at which nothing has been read yet.
+const NEVER: u64 = u64::MAX;
+
+/// A table `T` of what is in `N` resources.
+pub(super) struct Followed<T, const N: usize> {
+    resources: [Resource; N],
+    sources: Mutex<[Source<T>; N]>,
+    table: RwLock<T>,
+    /// The last change that the table shows.
+    shown: AtomicU64,
+}
+
+/// One of the resources, and how the table learns of it.
+pub(super) struct Source<T> {
+    pub follower: Follower,
+    /// Forgets all objects: they are told anew.
+    pub clear: fn(&mut T),
+    /// An object is there, or no longer.
+    pub take: fn(&mut T, &Value, bool),
+}
+
+impl<T: Default, const N: usize> Followed<T, N> {
+    /// A table of nothing; it is filled when it is first read.
+    pub fn new(sources: [Source<T>; N]) -> Followed<T, N> {
+        Followed {
+            resources: sources.each_ref().map(|source| source.follower.resource().clone()),
+            sources: Mutex::new(sources),
+            table: RwLock::default(),
+            shown: AtomicU64::new(NEVER),
+        }
+    }
+
+    /// What `look` finds in the table as it is now.
+    pub fn read<R>(&self, look: impl FnOnce(&T) -> R) -> R {
+        let last = self.resources.iter().map(|resource| Follower::last_change(resource).0).max();
+        if last != Some(self.shown.load(Ordering::Acquire)) {
+            self.catch_up(last.unwrap_or_default());
+        }
+        look(&self.table.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes in at least everything up to `last`.
+    fn catch_up(&self, last: u64) {
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever held the lock before may have done the work.
+        if self.shown.load(Ordering::Acquire) == last {
+            return;
+        }
+        let changes = sources.each_mut().map(|source| source.follower.changes());
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        for (source, changes) in sources.iter().zip(changes) {
+            source.tell(&mut table, changes);
+        }
+        drop(table);
+        self.shown.store(last, Ordering::Release);
+    }
+}
+
+impl<T> Source<T> {
+    fn tell(&self, table: &mut T, changes: Changes) {
+        match changes {
+            Changes::All(objects) => {
+                (self.clear)(table);
+                objects.iter().for_each(|object| (self.take)(table, object, true));
+            }
+            Changes::Some(changed) => {
+                for Changed { before, after } in changed {
+                    before.iter().for_each(|object| (self.take)(table, object, false));
+                    after.iter().for_each(|object| (self.take)(table, object, true));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What may a node say of a claim of storage? How large it has become, and what is going on with it.
+
+use mizzen_object::json::quote;
+use mizzen_object::{Status, Value};
+
+use super::Asked;
+
+/// What a node may change, or what changes with every write.
+const FREE: [&str; 6] = [
+    "metadata.managedFields",
+    "metadata.resourceVersion",
+    "status.allocatedResources",
+    "status.allocatedResourceStatuses",
+    "status.capacity",
+    "status.conditions",
+];
+
+/// Lets a node write the status of a claim, as far as it is its business.
+pub(super) fn check_status(asked: &Asked) -> Result<(), Status> {
+    let (Some(new), Some(old)) = (asked.new, asked.attributes.old) else { return asked.refuse_operation() };
+    let mut changed = Vec::new();
+    for part in ["metadata", "spec", "status"] {
+        differences(part, &old[part], &new[part], &mut changed);
+    }
+    if changed.is_empty() {
+        return Ok(());
+    }
+    // Kubernetes shows a diff of its own structs; the names of fields say as much.
+    asked.refuse(format!(
+        "node {} is not allowed to update fields other than status.quantity and status.conditions: {}",
+        quote(asked.node()),
+        changed.join(", ")
+    ))
+}
+
+/// The paths below `path` that mean something else.
+fn differences(path: &str, old: &Value, new: &Value, changed: &mut Vec<String>) {
+    if old == new || FREE.contains(&path) || old.is_empty() && new.is_empty() {
+        return;
+    }
+    let (Some(left), Some(right)) = (old.as_map(), new.as_map()) else {
+        return changed.push(path.into());
+    };
+    let added = right.keys().filter(|key| !left.contains_key(key));
+    for key in left.keys().chain(added) {
+        differences(&format!("{path}.{key}"), &old[key.as_str()], &new[key.as_str()], changed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mizzen_object::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(old: &str, new: &str, expected: &[&str]) {
+        let [old, new] = [old, new].map(|text| json::parse(text.as_bytes()).unwrap());
+        let mut changed = Vec::new();
+        differences("status", &old, &new, &mut changed);
+        assert_eq!(changed, expected);
+    }
+
+    #[test]
+    fn only_what_is_not_free_counts() {
+        check(r#"{"capacity":{"storage":"1"}}"#, r#"{"capacity":{"storage":"2"},"conditions":[{}]}"#, &[]);
+        check(r#"{"phase":"Bound"}"#, r#"{"phase":"Lost","x":{}}"#, &["status.phase"]);
+        check(r#"{"a":{"b":"1","c":"2"}}"#, r#"{"a":{"b":"2"}}"#, &["status.a.b", "status.a.c"]);
+    }
+}
