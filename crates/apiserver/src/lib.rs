@@ -16,6 +16,7 @@ pub mod delegate;
 pub mod discovery;
 pub mod extend;
 mod gather;
+mod health;
 mod identity;
 mod in_process;
 mod intake;
@@ -41,6 +42,7 @@ pub use admission::{
 };
 pub use answer::{Answer, Body, Broken};
 pub use extend::{BuildError, Builder};
+pub use health::HealthCheck;
 pub use identity::{MASTERS, User};
 pub use in_process::InProcess;
 pub use outgoing::{Anyone, Identity};

@@ -1,4 +1,4 @@
-//! What is not an object: discovery, OpenAPI, version, health, metrics.
+//! What is not an object: discovery, OpenAPI, version, metrics. Health has a file of its own.
 
 use std::sync::Arc;
 
@@ -9,9 +9,10 @@ use mizzen_object::{GroupVersionKind, Status, Value, json};
 use crate::aggregation;
 use crate::answer::{self, Accept, Answer, Form, negotiate};
 use crate::discovery::{self, Group, is_built_in};
+use crate::health;
 use crate::openapi::OpenApi;
 use crate::openid;
-use crate::request::{Query, Request};
+use crate::request::Request;
 use crate::server::Inner;
 
 /// The paths that exist besides groups and their versions.
@@ -46,7 +47,7 @@ pub(crate) async fn answer(server: &Arc<Inner>, request: &Request, path: &str) -
     }
     let parts: Vec<&str> = path.split('/').skip(1).collect();
     match parts.as_slice() {
-        ["healthz" | "livez" | "readyz", ..] => Ok(health(server, request, &parts)),
+        ["healthz" | "livez" | "readyz", ..] => Ok(health::answer(server, request, &parts).await),
         ["metrics"] => Ok(answer::answer(200, METRICS_TYPE, server.metrics.text(server))),
         ["openapi", "v2"] => openapi_v2(server, request).await,
         ["openapi", "v3"] => openapi_index(server).await,
@@ -231,53 +232,4 @@ fn moved(location: &str) -> Answer {
         answer.headers_mut().insert(header::LOCATION, location);
     }
     answer
-}
-
-/// A check and whether it passes.
-type Check = (&'static str, fn(&Inner) -> bool);
-
-const CHECKS: [Check; 4] = [
-    ("ping", |_| true),
-    ("log", |_| true),
-    ("etcd", |server| server.registry.store().is_writable()),
-    ("poststarthook/bootstrap", |_| true),
-];
-const READY_CHECKS: [Check; 1] = [("shutdown", |server| !server.is_stopping())];
-
-/// `/livez?verbose`, `/readyz/ping`, …
-fn health(server: &Arc<Inner>, request: &Request, parts: &[&str]) -> Answer {
-    let root = parts[0];
-    let ready = if root == "readyz" { &READY_CHECKS[..] } else { &[] };
-    let checks: Vec<&Check> = CHECKS.iter().chain(ready).collect();
-    if parts.len() > 1 {
-        let name = parts[1..].join("/");
-        return match checks.iter().find(|check| check.0 == name) {
-            Some(check) if check.1(server) => answer::text(200, "ok"),
-            Some(_) => answer::text(500, format!("internal server error: {name} check failed\n")),
-            None => answer::text(404, "404 page not found\n"),
-        };
-    }
-    report(root, &checks, server, &request.query)
-}
-
-fn report(root: &str, checks: &[&Check], server: &Arc<Inner>, query: &Query) -> Answer {
-    let excluded = query.all("exclude");
-    let (mut lines, mut failed) = (String::new(), Vec::new());
-    for (name, check) in checks {
-        if excluded.contains(name) {
-            lines += &format!("[+]{name} excluded: ok\n");
-        } else if check(server) {
-            lines += &format!("[+]{name} ok\n");
-        } else {
-            lines += &format!("[-]{name} failed: reason withheld\n");
-            failed.push(*name);
-        }
-    }
-    if !failed.is_empty() {
-        return answer::text(500, format!("{lines}{root} check failed\n"));
-    }
-    if query.get("verbose").is_some() {
-        return answer::text(200, format!("{lines}{root} check passed\n"));
-    }
-    answer::text(200, "ok")
 }

@@ -18,6 +18,7 @@ use crate::catalog::Catalog;
 use crate::chain;
 use crate::definitions::{self, Definitions};
 use crate::extend::Extensions;
+use crate::health::HealthCheck;
 use crate::identity::User;
 use crate::metrics::Metrics;
 use crate::outgoing::{Client, Identity};
@@ -50,6 +51,8 @@ pub struct Options {
     pub plugins: Plugins,
     /// What they are told.
     pub admission: Admission,
+    /// What must be well outside the server for it to be healthy and ready.
+    pub health: Vec<Arc<dyn HealthCheck>>,
 }
 
 impl Default for Options {
@@ -66,6 +69,7 @@ impl Default for Options {
             kubelet_client: None,
             plugins: Plugins::alone(),
             admission: Admission::default(),
+            health: Vec::new(),
         }
     }
 }

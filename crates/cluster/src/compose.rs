@@ -11,13 +11,14 @@ use mizzen_apiserver::listen::{Identify, listen};
 use mizzen_apiserver::seams::{SystemRandom, WallClock};
 use mizzen_apiserver::{Identity, Options, PluginError, Plugins, Server};
 use mizzen_registry::Registry;
-use mizzen_store::{OpenError, Store};
+use mizzen_store::{OpenError, Sealer, Store};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use crate::bootstrap::{Trust, bootstrap};
 use crate::command::ServerArgs;
+use crate::encryption::Encryption;
 use crate::flow_status;
 use crate::kubeconfig::kubeconfig;
 use crate::log;
@@ -122,7 +123,8 @@ async fn run(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
     let directory = args.directory();
     let listener = bind(args.bind_address, args.port).await?;
     let address = listener.local_addr()?;
-    let store = open(directory.as_deref())?;
+    let encryption = args.encryption.encryption().await?;
+    let store = open(directory.as_deref(), encryption.clone()).await?;
     let authority = match &directory {
         Some(directory) => Authority::open(directory)?,
         None => Authority::in_memory()?,
@@ -143,6 +145,7 @@ async fn run(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
         authentication: args.authentication.authentication()?,
         plugins,
         admission,
+        health: args.encryption.health(encryption.as_ref()),
         ..Options::default()
     };
     let server = Server::new(registry.clone(), options);
@@ -163,6 +166,9 @@ async fn run(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
     write_kubeconfig(&authority, address, &file)?;
     tokio::spawn(expire(registry));
     tokio::spawn(flow_status::keep(server.clone()));
+    if let Some(encryption) = encryption.filter(|_| args.encryption.is_followed()) {
+        tokio::spawn(encryption.follow());
+    }
     let loops = match parts {
         Parts::Server => None,
         Parts::Whole(whole) => Some(beside(&server, whole, authority, token_key).await?),
@@ -202,11 +208,15 @@ async fn bind(address: IpAddr, port: u16) -> Result<TcpListener, ComposeError> {
     })
 }
 
-fn open(directory: Option<&Path>) -> Result<Store, ComposeError> {
-    Ok(match directory {
-        Some(directory) => Store::open(directory, Default::default())?,
-        None => Store::in_memory(Default::default()),
-    })
+/// Reading what is there blocks, not least while others open what is sealed.
+async fn open(directory: Option<&Path>, encryption: Option<Arc<Encryption>>) -> Result<Store, ComposeError> {
+    let Some(directory) = directory.map(Path::to_path_buf) else {
+        return Ok(Store::in_memory(Default::default()));
+    };
+    let sealer = encryption.map(|encryption| encryption as Arc<dyn Sealer>);
+    let options = mizzen_store::Options { sealer, ..Default::default() };
+    let opened = tokio::task::spawn_blocking(move || Store::open(directory, options)).await;
+    Ok(opened.map_err(io::Error::other)??)
 }
 
 /// The addresses under which the server may be reached: where it listens, this machine, and its service.

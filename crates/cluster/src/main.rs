@@ -7,6 +7,7 @@ mod bootstrap;
 mod command;
 mod compose;
 mod connect;
+mod encryption;
 mod flow_status;
 mod itself;
 mod kubeconfig;

@@ -146,7 +146,8 @@ impl Registry {
         resource.to_stored(&mut new).await?;
         let owners = Owners::of(options.applies);
         let draft = encode::bounded(resource.stored(), &mut new, self.now(), owners)?;
-        if !gone && same(&draft, &record) {
+        // What lies on disk under an old key is written again, though nothing has changed.
+        if !gone && same(&draft, &record) && !self.store.is_stale(resource.space(), &record) {
             return Ok(Attempt::Done(current.clone()));
         }
         if let Some(seen) = seen.clone().filter(|_| options.dry_run) {

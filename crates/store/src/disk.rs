@@ -12,9 +12,11 @@
 
 mod base;
 mod codec;
+pub(crate) mod content;
 mod frame;
 mod log;
 mod replay;
+mod seals;
 mod tip;
 
 use std::fs::{self, File, TryLockError};
@@ -23,6 +25,8 @@ use std::path::{Path, PathBuf};
 
 use self::base::Compaction;
 use self::log::Log;
+use self::seals::Seals;
+use crate::seal::MaybeSealer;
 use crate::{Entry, Journal, Live, OpenError, Revision, Saved};
 
 /// A journal in a directory of its own.
@@ -34,13 +38,14 @@ pub(crate) struct Disk {
     revision: Revision,
     log: Option<Log>,
     compaction: Option<Compaction>,
+    seals: Seals,
     /// Held, not read: the lock goes with it, and so after everything above.
     _lock: File,
 }
 
 impl Disk {
     /// Takes `dir`, which is created if need be, for this process alone.
-    pub(crate) fn open(dir: &Path, fold_bytes: u64) -> Result<Disk, OpenError> {
+    pub(crate) fn open(dir: &Path, fold_bytes: u64, sealer: MaybeSealer) -> Result<Disk, OpenError> {
         create_dir(dir).map_err(|source| OpenError::Io { path: dir.into(), source })?;
         let place = Place { dir: dir.into() };
         let _lock = lock(&place.dir.join("lock"))?;
@@ -51,6 +56,7 @@ impl Disk {
             revision: Revision::ZERO,
             log: None,
             compaction: None,
+            seals: Seals::new(sealer),
             _lock,
         })
     }
@@ -60,7 +66,8 @@ impl Disk {
         log.seal(self.revision)?;
         let generation = log.generation() + 1;
         self.log = Some(Log::create(&self.place, generation)?);
-        self.compaction = Some(Compaction::start(&self.place, generation, live)?);
+        let sealer = self.seals.renew();
+        self.compaction = Some(Compaction::start(&self.place, generation, live, sealer)?);
         Ok(())
     }
 
@@ -76,7 +83,11 @@ impl Disk {
 
 impl Journal for Disk {
     fn replay(&mut self, load: &mut dyn FnMut(Saved<'_>)) -> Result<Option<Revision>, OpenError> {
-        let replayed = replay::replay(&self.place, load)?;
+        let seals = &mut self.seals;
+        let replayed = replay::replay(&self.place, &mut |saved| {
+            seals.look_at(&saved);
+            load(saved);
+        })?;
         self.base_bytes = replayed.base_bytes;
         self.revision = replayed.revision;
         self.log = Some(replayed.log);
@@ -93,7 +104,8 @@ impl Journal for Disk {
 
     fn is_bloated(&self) -> bool {
         let log_bytes = self.log.as_ref().map_or(0, Log::len);
-        self.compaction.is_none() && log_bytes > self.fold_bytes.max(self.base_bytes)
+        let is_long = log_bytes > self.fold_bytes.max(self.base_bytes);
+        self.compaction.is_none() && (is_long || self.seals.are_outdated())
     }
 
     fn compact(&mut self, live: Live) -> io::Result<()> {
@@ -223,7 +235,7 @@ mod tests {
     impl Case {
         fn new() -> Case {
             let dir = tempdir().unwrap();
-            let mut disk = Disk::open(dir.path(), 1 << 20).unwrap();
+            let mut disk = Disk::open(dir.path(), 1 << 20, None).unwrap();
             disk.replay(&mut |_| {}).unwrap();
             Case { dir, disk }
         }
@@ -233,7 +245,7 @@ mod tests {
             let draft = Draft { value: format!("{revision}").into(), ..Draft::default() };
             let record = Arc::new(Record::stamped(key.into(), revision, Arc::new([]), draft));
             let event = Event { revision, kind, record, previous: None };
-            self.disk.append(&[Entry { space: "s".into(), event }]).unwrap();
+            self.disk.append(&[Entry { space: "s".into(), event, sealed: None }]).unwrap();
         }
 
         fn log(&mut self) -> &mut Log {
@@ -250,7 +262,7 @@ mod tests {
         fn reopen(self) -> (Case, String) {
             let Case { dir, disk } = self;
             drop(disk);
-            let mut disk = Disk::open(dir.path(), 1 << 20).unwrap();
+            let mut disk = Disk::open(dir.path(), 1 << 20, None).unwrap();
             let mut live = BTreeMap::new();
             let revision = disk.replay(&mut |saved| match saved.kind {
                 EventKind::Put => drop(live.insert(saved.key.to_owned(), saved.revision.0)),

@@ -7,6 +7,8 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::state::State;
 use crate::{Event, EventKind, OpenError, Record, Revision};
 
@@ -39,6 +41,8 @@ pub struct Entry {
     pub space: Arc<str>,
     /// The event.
     pub event: Event,
+    /// The content of a put, in the form in which it must be kept if it may not be kept as it is.
+    pub sealed: Option<Bytes>,
 }
 
 /// A change as a journal gives it back.
@@ -52,8 +56,10 @@ pub struct Saved<'a> {
     pub kind: EventKind,
     /// As [`Record::revision`].
     pub revision: Revision,
-    /// As [`Record::value`], the digits included.
+    /// As [`Record::value`], the digits included; or the sealed content, digits and terms being inside.
     pub value: &'a [u8],
+    /// Whether the content is sealed.
+    pub sealed: bool,
     /// Where the digits are; empty where there are none.
     pub digits: Range<u32>,
     /// As [`Record::terms`].

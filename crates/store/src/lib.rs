@@ -6,7 +6,7 @@
 //! space's ring of recent events, so a slow reader costs nobody anything.
 //!
 //! In the order a write walks: `write` says what is wanted, `sequencer` decides and orders,
-//! `journal` (`disk`) makes it durable and `load` brings it back, `state` and `window` are what is published, `snapshot` and
+//! `journal` (`disk`) makes it durable, if need be sealed (`seal`), and `load` brings it back, `state` and `window` are what is published, `snapshot` and
 //! `watch` are how it is read back.
 //!
 //! Invariant: nothing here parses a value, knows a kind or reads a clock.
@@ -14,6 +14,7 @@
 
 mod record;
 mod revision;
+mod seal;
 mod write;
 
 mod disk;
@@ -40,6 +41,7 @@ pub use journal::{Entry, Journal, Live, Saved};
 pub use open::OpenError;
 pub use record::Record;
 pub use revision::Revision;
+pub use seal::{Mark, SealError, Sealed, Sealer};
 pub use snapshot::Snapshot;
 pub use space::{Space, SpaceStats};
 pub use store::{Options, Store};

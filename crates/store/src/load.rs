@@ -1,26 +1,37 @@
 //! Opening: from what a journal kept to the spaces of a store.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::mem;
 use std::sync::Arc;
 
+use crate::disk::content;
+use crate::seal::{Mark, SealError};
 use crate::spaces::Spaces;
 use crate::state::State;
-use crate::{Bounds, EventKind, Journal, OpenError, Record, Revision, Saved};
+use crate::{Draft, EventKind, Journal, OpenError, Options, Record, Revision, Saved, Sealer};
 
 /// Brings back what the journal kept.
-pub(crate) fn load(journal: &mut dyn Journal, bounds: Bounds) -> Result<Spaces, OpenError> {
+pub(crate) fn load(journal: &mut dyn Journal, options: &Options) -> Result<Spaces, OpenError> {
     let mut loading = Loading::default();
     let opened = journal.replay(&mut |saved| loading.take(saved))?;
     let revision = opened.unwrap_or(Revision::FIRST);
-    let spaces = Spaces::new(revision, opened.unwrap_or(Revision::ZERO), bounds);
-    for (name, records) in loading.spaces {
+    let spaces = Spaces::new(revision, opened.unwrap_or(Revision::ZERO), options.window);
+    let sealer = options.sealer.as_deref();
+    for (name, kept) in mem::take(&mut loading.spaces) {
+        let records = loading.open(&name, kept, sealer)?;
         spaces.add(name, settle(records, revision));
     }
     Ok(spaces)
 }
 
 /// Records by key, in no order: most are replaced a few times before the state is settled.
-type Records = HashMap<Arc<str>, Arc<Record>>;
+type Records = HashMap<Arc<str>, Kept>;
+
+/// A record as far as it is known. What is sealed is only opened once it is sure to be live.
+enum Kept {
+    Plain(Arc<Record>),
+    Sealed { revision: Revision, expires: Option<u64>, content: Box<[u8]> },
+}
 
 #[derive(Default)]
 struct Loading {
@@ -43,8 +54,13 @@ impl Loading {
             self.spaces.insert(saved.space.into(), Records::new());
         }
         let records = self.spaces.get_mut(saved.space).expect("it was just put there");
+        if saved.sealed {
+            let Saved { key, revision, expires, value, .. } = saved;
+            records.insert(key.into(), Kept::Sealed { revision, expires, content: value.into() });
+            return;
+        }
         let record = Arc::new(Record::saved(saved, terms));
-        records.insert(record.key.clone(), record);
+        records.insert(record.key.clone(), Kept::Plain(record));
     }
 
     fn delete(&mut self, saved: Saved<'_>) {
@@ -61,13 +77,50 @@ impl Loading {
         self.terms.insert(term.clone());
         term
     }
+
+    /// All records of a space, opened, by their keys.
+    fn open(
+        &mut self,
+        space: &Arc<str>,
+        kept: Records,
+        sealer: Option<&dyn Sealer>,
+    ) -> Result<Vec<Arc<Record>>, OpenError> {
+        let plain = sealer.map_or(Ok(()), |sealer| sealer.admit_plain(space));
+        let mut kept: Vec<_> = kept.into_iter().collect();
+        kept.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        let open = |(key, kept): (Arc<str>, Kept)| {
+            let opened = match kept {
+                Kept::Plain(record) => plain.clone().map(|()| record),
+                Kept::Sealed { revision, expires, content } => {
+                    self.unseal(space, &key, &content, sealer).map(|(draft, mark)| {
+                        let draft = Draft { expires, ..draft };
+                        let terms = draft.terms.clone().into();
+                        Arc::new(Record::stamped(key.clone(), revision, terms, draft).marked(mark))
+                    })
+                }
+            };
+            opened.map_err(|source| OpenError::Sealed { space: space.clone(), key, source })
+        };
+        kept.into_iter().map(open).collect()
+    }
+
+    fn unseal(
+        &mut self,
+        space: &str,
+        key: &str,
+        content: &[u8],
+        sealer: Option<&dyn Sealer>,
+    ) -> Result<(Draft, Mark), SealError> {
+        let sealer = sealer.ok_or_else(|| SealError("it is sealed, and there is no key".into()))?;
+        let (plain, mark) = sealer.open(space, key, content)?;
+        let draft = content::unpack(&plain, |term| self.intern(term));
+        draft.map(|draft| (draft, mark)).ok_or_else(|| SealError("what was sealed makes no sense".into()))
+    }
 }
 
-/// The state of a space that holds `records`. When it changed last is not known if that was a delete; that it did not
+/// The state of a space that holds `records`, which are in order. When it changed last is not known if that was a delete; that it did not
 /// change after `revision` is.
-fn settle(records: Records, revision: Revision) -> State {
-    let mut records: Vec<_> = records.into_values().collect();
-    records.sort_unstable_by(|one, other| one.key.cmp(&other.key));
+fn settle(records: Vec<Arc<Record>>, revision: Revision) -> State {
     let mut state = State::empty(revision);
     records.into_iter().for_each(|record| drop(state.insert(record)));
     state

@@ -2,6 +2,9 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::SealError;
 
 /// Why a store could not be opened. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +32,16 @@ pub enum OpenError {
         found: u64,
         /// Ours.
         known: u64,
+    },
+    /// What was sealed cannot be opened, or should have been sealed and is not.
+    #[error("{space} {key} cannot be opened")]
+    Sealed {
+        /// The record's space.
+        space: Arc<str>,
+        /// The record's key.
+        key: Arc<str>,
+        /// Why not.
+        source: SealError,
     },
     /// The operating system refused.
     #[error("cannot use {}", path.display())]

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use crate::{Draft, Revision, Saved};
+use crate::{Draft, Mark, Revision, Saved};
 
 /// One version of one key.
 pub struct Record {
@@ -27,6 +27,7 @@ pub struct Record {
     pub expires: Option<u64>,
     /// Where the stamped digits are; empty where there are none.
     digits: Range<u32>,
+    mark: Mark,
     attachment: OnceLock<Attachment>,
 }
 
@@ -41,7 +42,7 @@ impl Record {
             None => (draft.value, 0..0),
         };
         let attachment = draft.attachment.map_or_else(OnceLock::new, OnceLock::from);
-        Record { key, revision, value, terms, expires: draft.expires, digits, attachment }
+        Record { key, revision, value, terms, expires: draft.expires, digits, mark: Mark::PLAIN, attachment }
     }
 
     /// A record as it was saved, for opening.
@@ -53,8 +54,19 @@ impl Record {
             terms,
             expires: saved.expires,
             digits: saved.digits,
+            mark: Mark::PLAIN,
             attachment: OnceLock::new(),
         }
+    }
+
+    /// The same, lying on disk as `mark` says.
+    pub(crate) fn marked(self, mark: Mark) -> Record {
+        Record { mark, ..self }
+    }
+
+    /// How it lies on disk, as far as this version's writer knows.
+    pub(crate) fn mark(&self) -> Mark {
+        self.mark
     }
 
     /// Where in `value` the revision's digits stand, if they were stamped.

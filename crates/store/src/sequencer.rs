@@ -14,7 +14,8 @@ use crate::ledger::Ledger;
 use crate::spaces::Spaces;
 use crate::state::State;
 use crate::{
-    Change, Draft, Entry, Event, EventKind, Expect, Journal, Record, Revision, Space, Write, WriteError,
+    Change, Draft, Entry, Event, EventKind, Expect, Journal, Mark, Record, Revision, Sealed, Space, Write,
+    WriteError,
 };
 
 /// The records of one transaction's changes, in its order.
@@ -33,9 +34,15 @@ pub(crate) struct Sequencer {
 /// What is asked of the sequencer.
 pub(crate) enum Request {
     /// Commit a transaction.
-    Commit(Vec<Write>),
+    Commit(Vec<Prepared>),
     /// Delete some of the records that expire at or before a Unix second.
     Expire(u64),
+}
+
+/// A write, and its content in the form in which it goes to disk if that is another one.
+pub(crate) struct Prepared {
+    pub(crate) write: Write,
+    pub(crate) sealed: Option<Sealed>,
 }
 
 impl Sequencer {
@@ -111,8 +118,9 @@ impl Sequencer {
     }
 }
 
-fn delete(space: &Space, record: &Record) -> Write {
-    Write::delete(space, record.key.clone(), Expect::At(record.revision), record.redraft())
+fn delete(space: &Space, record: &Record) -> Prepared {
+    let write = Write::delete(space, record.key.clone(), Expect::At(record.revision), record.redraft());
+    Prepared { write, sealed: None }
 }
 
 /// Transactions that will become durable and visible together.
@@ -135,27 +143,29 @@ impl Batch {
     }
 
     /// Adds a transaction, all of it or none of it.
-    fn stage(&mut self, writes: Vec<Write>) -> Outcome {
-        for (write, entry) in writes.iter().enumerate() {
+    fn stage(&mut self, writes: Vec<Prepared>) -> Outcome {
+        for (write, Prepared { write: entry, .. }) in writes.iter().enumerate() {
             entry.verify(write, self.touch(&entry.space).state.get(&entry.key))?;
         }
-        if writes.iter().all(|write| matches!(write.change, Change::Check)) {
+        if writes.iter().all(|prepared| matches!(prepared.write.change, Change::Check)) {
             return Ok(Vec::new());
         }
         self.revision = self.revision.next();
         Ok(writes.into_iter().filter_map(|write| self.apply(write)).collect())
     }
 
-    fn apply(&mut self, write: Write) -> Option<Arc<Record>> {
+    fn apply(&mut self, Prepared { write, sealed }: Prepared) -> Option<Arc<Record>> {
         let (kind, draft) = match write.change {
             Change::Put(draft) => (EventKind::Put, draft),
             Change::Delete(draft) => (EventKind::Delete, draft),
             Change::Check => return None,
         };
         let revision = self.revision;
-        let event = self.touch(&write.space).apply(write.key, revision, kind, draft);
+        let mark = sealed.as_ref().map_or(Mark::PLAIN, |sealed| sealed.mark);
+        let event = self.touch(&write.space).apply(write.key, revision, kind, draft, mark);
         let record = event.record.clone();
-        self.log.push(Entry { space: write.space.name().clone(), event });
+        let sealed = sealed.map(|sealed| sealed.bytes);
+        self.log.push(Entry { space: write.space.name().clone(), event, sealed });
         Some(record)
     }
 
@@ -186,9 +196,16 @@ impl Touched {
         Touched { space: space.clone(), state: State::clone(&space.state()), events: Vec::new() }
     }
 
-    fn apply(&mut self, key: Arc<str>, revision: Revision, kind: EventKind, draft: Draft) -> Event {
+    fn apply(
+        &mut self,
+        key: Arc<str>,
+        revision: Revision,
+        kind: EventKind,
+        draft: Draft,
+        mark: Mark,
+    ) -> Event {
         let (key, terms) = self.share(key, &draft.terms);
-        let record = Arc::new(Record::stamped(key, revision, terms, draft));
+        let record = Arc::new(Record::stamped(key, revision, terms, draft).marked(mark));
         let previous = match kind {
             EventKind::Put => self.state.insert(record.clone()),
             EventKind::Delete => self.state.remove(&record.key),

@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex};
 
 use crate::disk::Disk;
 use crate::journal::NoJournal;
-use crate::sequencer::{Outcome, Request, Sequencer};
+use crate::seal::{self, MaybeSealer};
+use crate::sequencer::{Outcome, Prepared, Request, Sequencer};
 use crate::spaces::Spaces;
 use crate::worker::Worker;
 use crate::{
-    Bounds, Journal, OpenError, Record, Revision, Space, SpaceStats, Write, WriteError, load, lock, write,
+    Bounds, Change, Journal, OpenError, Record, Revision, Sealer, Space, SpaceStats, Write, WriteError, load,
+    lock, write,
 };
 
 /// A handle on a store; clones share it. When the last one goes, what was accepted is flushed.
@@ -20,6 +22,7 @@ pub struct Store(Arc<Inner>);
 struct Inner {
     spaces: Arc<Spaces>,
     engine: Engine,
+    sealer: MaybeSealer,
 }
 
 /// How a transaction reaches the sequencer.
@@ -31,18 +34,20 @@ enum Engine {
 }
 
 /// How a store behaves, beyond where its data is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// How much of the past each space remembers.
     pub window: Bounds,
     /// The log on disk is folded when it is larger than this and than the live records: that is how much disk, and time
     /// at opening, superseded records may cost.
     pub fold_bytes: u64,
+    /// Who seals what goes to disk. A store in memory has no use for one.
+    pub sealer: Option<Arc<dyn Sealer>>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { window: Bounds::default(), fold_bytes: 8 << 20 }
+        Options { window: Bounds::default(), fold_bytes: 8 << 20, sealer: None }
     }
 }
 
@@ -55,7 +60,8 @@ impl Store {
 
     /// The store in `dir`, which is created if need be. Blocks while it reads what is there.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Store, OpenError> {
-        Store::with_journal(Disk::open(dir.as_ref(), options.fold_bytes)?, options)
+        let disk = Disk::open(dir.as_ref(), options.fold_bytes, options.sealer.clone())?;
+        Store::with_journal(disk, options)
     }
 
     /// Whether writes are taken: not any more once the journal has failed.
@@ -65,15 +71,16 @@ impl Store {
 
     /// A store on what `journal` has kept, and that it goes on keeping.
     pub fn with_journal(mut journal: impl Journal + 'static, options: Options) -> Result<Store, OpenError> {
-        let spaces = Arc::new(load::load(&mut journal, options.window)?);
+        let spaces = Arc::new(load::load(&mut journal, &options)?);
         let sequencer = Sequencer::new(spaces.clone(), Box::new(journal));
         let engine = Engine::Queued(Worker::start(sequencer));
-        Ok(Store(Arc::new(Inner { spaces, engine })))
+        Ok(Store(Arc::new(Inner { spaces, engine, sealer: options.sealer })))
     }
 
     fn direct(spaces: Arc<Spaces>) -> Store {
         let sequencer = Sequencer::new(spaces.clone(), Box::new(NoJournal));
-        Store(Arc::new(Inner { spaces, engine: Engine::Direct(Mutex::new(Some(sequencer))) }))
+        let engine = Engine::Direct(Mutex::new(Some(sequencer)));
+        Store(Arc::new(Inner { spaces, engine, sealer: None }))
     }
 
     /// The space of this name, which exists from the first time that somebody asks for it.
@@ -95,7 +102,24 @@ impl Store {
         if let Some(write) = writes.iter().position(|write| !write.space.belongs_to(self.0.spaces.ledger())) {
             return Err(WriteError::Malformed { write, why: "the space is another store's" });
         }
+        let writes = writes.into_iter().map(|write| self.prepare(write)).collect::<Result<_, _>>()?;
         self.request(Request::Commit(writes)).await
+    }
+
+    /// Seals what must be sealed. Done by the caller's task, so that writers do it side by side.
+    fn prepare(&self, write: Write) -> Result<Prepared, WriteError> {
+        let sealed = match (&self.0.sealer, &write.change) {
+            (Some(sealer), Change::Put(draft)) => {
+                seal::seal(&**sealer, write.space.name(), &write.key, draft)?
+            }
+            _ => None,
+        };
+        Ok(Prepared { write, sealed })
+    }
+
+    /// Whether a record of `space` was written in another way than it would be now: with an old key, or not sealed.
+    pub fn is_stale(&self, space: &Space, record: &Record) -> bool {
+        self.0.sealer.as_ref().is_some_and(|sealer| sealer.mark(space.name()) != record.mark())
     }
 
     /// Commits one put or delete.

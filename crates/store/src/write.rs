@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::record::Attachment;
-use crate::{Record, Revision, Space};
+use crate::{Record, Revision, SealError, Space};
 
 /// One entry of a transaction.
 #[derive(Debug)]
@@ -96,6 +96,9 @@ pub enum WriteError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// The content must be sealed and cannot be.
+    #[error(transparent)]
+    Seal(#[from] SealError),
     /// The store is closed.
     #[error("store is closed")]
     Closed,

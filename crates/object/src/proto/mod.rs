@@ -9,7 +9,7 @@
 mod decode;
 mod encode;
 mod envelope;
-mod wire;
+pub mod wire;
 
 pub use decode::decode_message;
 pub use encode::encode_message;

@@ -90,7 +90,7 @@ fn put_key(tag: u32, wire_type: u8, out: &mut Vec<u8>) {
 }
 
 /// Appends a field that is a whole number or a truth value.
-pub(super) fn put_int(tag: u32, number: i64, out: &mut Vec<u8>) {
+pub fn put_int(tag: u32, number: i64, out: &mut Vec<u8>) {
     put_key(tag, VARINT, out);
     put_varint(number as u64, out);
 }
@@ -108,13 +108,13 @@ pub(super) fn put_header(tag: u32, length: usize, out: &mut Vec<u8>) {
 }
 
 /// Appends a field that is text or bytes.
-pub(super) fn put_bytes(tag: u32, bytes: &[u8], out: &mut Vec<u8>) {
+pub fn put_bytes(tag: u32, bytes: &[u8], out: &mut Vec<u8>) {
     put_header(tag, bytes.len(), out);
     out.extend_from_slice(bytes);
 }
 
 /// Appends a field that is a message, whose fields `body` appends.
-pub(super) fn put_message(tag: u32, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
+pub fn put_message(tag: u32, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     put_key(tag, LENGTH, out);
     // Most messages are short enough for a length of one byte; room for more is made when it is known.
     let start = out.len();
@@ -133,9 +133,12 @@ pub(super) fn put_message(tag: u32, out: &mut Vec<u8>, body: impl FnOnce(&mut Ve
 
 /// The content of a field.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Content<'a> {
+pub enum Content<'a> {
+    /// A number.
     Varint(u64),
+    /// A float.
     Fixed64(u64),
+    /// Text, bytes or a message.
     Bytes(&'a [u8]),
     /// Read past: nothing of ours is encoded so.
     Other(u8),
@@ -156,7 +159,7 @@ impl<'a> Content<'a> {
     }
 
     /// The number that `field` should be.
-    pub(super) fn varint(&self, field: &str) -> Result<u64, ProtoError> {
+    pub fn varint(&self, field: &str) -> Result<u64, ProtoError> {
         match self {
             Content::Varint(number) => Ok(*number),
             _ => self.wrong(field),
@@ -172,7 +175,7 @@ impl<'a> Content<'a> {
     }
 
     /// The bytes that `field` should be.
-    pub(super) fn bytes(&self, field: &str) -> Result<&'a [u8], ProtoError> {
+    pub fn bytes(&self, field: &str) -> Result<&'a [u8], ProtoError> {
         match self {
             Content::Bytes(bytes) => Ok(bytes),
             _ => self.wrong(field),
@@ -181,17 +184,18 @@ impl<'a> Content<'a> {
 }
 
 /// Reads the fields of a message one by one.
-pub(super) struct Reader<'a> {
+pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(message: &'a [u8]) -> Reader<'a> {
+    /// Reads a message.
+    pub fn new(message: &'a [u8]) -> Reader<'a> {
         Reader { rest: message }
     }
 
     /// The next field's number and content, or `None` at the end.
-    pub(super) fn field(&mut self) -> Result<Option<(u32, Content<'a>)>, ProtoError> {
+    pub fn field(&mut self) -> Result<Option<(u32, Content<'a>)>, ProtoError> {
         if self.rest.is_empty() {
             return Ok(None);
         }

@@ -8,7 +8,8 @@ use std::thread::{self, JoinHandle};
 
 use super::frame::{HEADER, Identity, Role};
 use super::{Place, codec};
-use crate::Live;
+use crate::seal::{self, MaybeSealer};
+use crate::{Live, Record};
 
 /// How many bytes of records go into one frame.
 const FRAME: usize = 256 << 10;
@@ -21,11 +22,16 @@ pub(super) struct Compaction {
 
 impl Compaction {
     /// Writes `live` as the base of `generation`, whose log has begun, and then removes what is older.
-    pub(super) fn start(place: &Place, generation: u64, live: Live) -> io::Result<Compaction> {
+    pub(super) fn start(
+        place: &Place,
+        generation: u64,
+        live: Live,
+        sealer: MaybeSealer,
+    ) -> io::Result<Compaction> {
         let (place, stop) = (place.clone(), Arc::<AtomicBool>::default());
         let stopped = stop.clone();
         let work = move || {
-            let bytes = write(&place, generation, &live, &stopped)?;
+            let bytes = write(&place, generation, &live, sealer, &stopped)?;
             place.sweep(generation);
             Ok(bytes)
         };
@@ -54,10 +60,17 @@ impl Drop for Compaction {
     }
 }
 
-fn write(place: &Place, generation: u64, live: &Live, stop: &AtomicBool) -> io::Result<u64> {
+fn write(
+    place: &Place,
+    generation: u64,
+    live: &Live,
+    sealer: MaybeSealer,
+    stop: &AtomicBool,
+) -> io::Result<u64> {
     let identity = Identity { role: Role::Base, generation };
     let (_, length) = place.create(&place.base(generation), |file| {
-        let mut base = Base { identity, file: BufWriter::new(file), length: HEADER, buffer: Vec::new() };
+        let file = BufWriter::new(file);
+        let mut base = Base { identity, file, length: HEADER, buffer: Vec::new(), sealer };
         base.file.write_all(&identity.header())?;
         base.write_records(live, stop)?;
         base.file.flush()?;
@@ -71,6 +84,7 @@ struct Base<'a> {
     file: BufWriter<&'a mut File>,
     length: u64,
     buffer: Vec<u8>,
+    sealer: MaybeSealer,
 }
 
 impl Base<'_> {
@@ -81,21 +95,41 @@ impl Base<'_> {
             if stop.load(Ordering::Relaxed) {
                 return Err(io::ErrorKind::Interrupted.into());
             }
+            let sealer = self.sealer.clone();
             self.frame(|buffer| {
                 codec::batch(buffer, live.revision);
                 while let Some((space, record)) = records.next_if(|_| buffer.len() < FRAME) {
-                    codec::put(buffer, space, record);
+                    put(buffer, &sealer, space, record)?;
                     n_records += 1;
                 }
+                Ok(())
             })?;
         }
-        self.frame(|buffer| codec::seal(buffer, live.revision, n_records))
+        self.frame(|buffer| {
+            codec::seal(buffer, live.revision, n_records);
+            Ok(())
+        })
     }
 
-    fn frame(&mut self, fill: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+    fn frame(&mut self, fill: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> io::Result<()> {
         self.buffer.clear();
-        self.identity.frame(self.length, &mut self.buffer, fill);
+        let mut filled = Ok(());
+        self.identity.frame(self.length, &mut self.buffer, |buffer| filled = fill(buffer));
+        filled?;
         self.length += self.buffer.len() as u64;
         self.file.write_all(&self.buffer)
     }
+}
+
+/// Writes a record as it would be written now: what was sealed with an old key is sealed with the new one.
+fn put(buffer: &mut Vec<u8>, sealer: &MaybeSealer, space: &str, record: &Record) -> io::Result<()> {
+    let sealed = match sealer {
+        Some(sealer) => seal::seal_again(&**sealer, space, record).map_err(io::Error::other)?,
+        None => None,
+    };
+    match sealed {
+        Some(sealed) => codec::sealed(buffer, space, record, &sealed.bytes),
+        None => codec::put(buffer, space, record),
+    }
+    Ok(())
 }

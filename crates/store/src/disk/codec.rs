@@ -7,10 +7,11 @@ use crate::{Entry, EventKind, Record, Revision, Saved};
 const BATCH: u8 = b'B';
 const SEAL: u8 = b'S';
 const PUT: u8 = b'P';
+const SEALED: u8 = b'X';
 const DELETE: u8 = b'D';
 
-/// Stands for a record that does not expire.
-const NEVER: u64 = u64::MAX;
+/// Stands for a record that does not expire, or whose revision is stamped nowhere.
+pub(super) const NEVER: u64 = u64::MAX;
 
 /// A frame's payload.
 pub(super) enum Payload<'a> {
@@ -33,9 +34,10 @@ pub(super) fn seal(buffer: &mut Vec<u8>, revision: Revision, n_changes: u64) {
 }
 
 pub(super) fn entry(buffer: &mut Vec<u8>, entry: &Entry) {
-    match entry.event.kind {
-        EventKind::Put => put(buffer, &entry.space, &entry.event.record),
-        EventKind::Delete => delete(buffer, &entry.space, &entry.event.record),
+    match (entry.event.kind, &entry.sealed) {
+        (EventKind::Put, Some(content)) => sealed(buffer, &entry.space, &entry.event.record, content),
+        (EventKind::Put, None) => put(buffer, &entry.space, &entry.event.record),
+        (EventKind::Delete, _) => delete(buffer, &entry.space, &entry.event.record),
     }
 }
 
@@ -51,6 +53,14 @@ pub(super) fn put(buffer: &mut Vec<u8>, space: &str, record: &Record) {
     bytes(buffer, &record.value);
 }
 
+/// A put whose content nobody can read.
+pub(super) fn sealed(buffer: &mut Vec<u8>, space: &str, record: &Record, content: &[u8]) {
+    buffer.push(SEALED);
+    place(buffer, space, record);
+    number(buffer, record.expires.unwrap_or(NEVER));
+    bytes(buffer, content);
+}
+
 fn delete(buffer: &mut Vec<u8>, space: &str, record: &Record) {
     buffer.push(DELETE);
     place(buffer, space, record);
@@ -62,18 +72,18 @@ fn place(buffer: &mut Vec<u8>, space: &str, record: &Record) {
     number(buffer, record.revision.0);
 }
 
-fn number(buffer: &mut Vec<u8>, number: u64) {
+pub(super) fn number(buffer: &mut Vec<u8>, number: u64) {
     buffer.extend_from_slice(&number.to_le_bytes());
 }
 
-fn bytes(buffer: &mut Vec<u8>, bytes: &[u8]) {
+pub(super) fn bytes(buffer: &mut Vec<u8>, bytes: &[u8]) {
     buffer.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
     buffer.extend_from_slice(bytes);
 }
 
 /// `None` if the payload is not one of ours, although its checksum says so.
 pub(super) fn decode(payload: &[u8]) -> Option<Payload<'_>> {
-    let mut reader = Reader { rest: payload };
+    let mut reader = Reader::new(payload);
     match reader.byte()? {
         BATCH => Some(Payload::Batch { revision: reader.revision()?, changes: Changes { reader } }),
         SEAL => Some(Payload::Seal { revision: reader.revision()?, n_changes: reader.number()? }),
@@ -101,33 +111,44 @@ impl<'a> Iterator for Changes<'a> {
     }
 }
 
-struct Reader<'a> {
+pub(super) struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
+    pub(super) fn new(rest: &'a [u8]) -> Reader<'a> {
+        Reader { rest }
+    }
+
     fn change(&mut self) -> Option<Saved<'a>> {
-        let kind = match self.byte()? {
-            PUT => EventKind::Put,
+        let tag = self.byte()?;
+        let kind = match tag {
+            PUT | SEALED => EventKind::Put,
             DELETE => EventKind::Delete,
             _ => return None,
         };
         let (space, key, revision) = (self.text()?, self.text()?, self.revision()?);
-        let bare =
-            Saved { space, key, kind, revision, value: &[], digits: 0..0, terms: Vec::new(), expires: None };
-        match kind {
-            EventKind::Put => self.content(bare),
-            EventKind::Delete => Some(bare),
+        let sealed = tag == SEALED;
+        let (value, digits, terms) = (&[][..], 0..0, Vec::new());
+        let bare = Saved { space, key, kind, revision, value, sealed, digits, terms, expires: None };
+        match tag {
+            PUT => self.content(bare),
+            SEALED => Some(Saved { expires: self.expires()?, value: self.bytes()?, ..bare }),
+            _ => Some(bare),
         }
     }
 
     fn content(&mut self, bare: Saved<'a>) -> Option<Saved<'a>> {
-        let expires = Some(self.number()?).filter(|&at| at != NEVER);
+        let expires = self.expires()?;
         let digits = u32::try_from(self.number()?).ok()?..u32::try_from(self.number()?).ok()?;
         let terms = (0..self.number()?).map(|_| self.text()).collect::<Option<_>>()?;
         let value = self.bytes()?;
         let inside = digits.start <= digits.end && digits.end as usize <= value.len();
         inside.then_some(Saved { value, digits, terms, expires, ..bare })
+    }
+
+    fn expires(&mut self) -> Option<Option<u64>> {
+        Some(Some(self.number()?).filter(|&at| at != NEVER))
     }
 
     fn byte(&mut self) -> Option<u8> {
@@ -138,15 +159,15 @@ impl<'a> Reader<'a> {
         self.number().map(Revision)
     }
 
-    fn number(&mut self) -> Option<u64> {
+    pub(super) fn number(&mut self) -> Option<u64> {
         Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
     }
 
-    fn text(&mut self) -> Option<&'a str> {
+    pub(super) fn text(&mut self) -> Option<&'a str> {
         std::str::from_utf8(self.bytes()?).ok()
     }
 
-    fn bytes(&mut self) -> Option<&'a [u8]> {
+    pub(super) fn bytes(&mut self) -> Option<&'a [u8]> {
         let length = u32::from_le_bytes(self.take(4)?.try_into().ok()?);
         self.take(length as usize)
     }

@@ -17,6 +17,10 @@ macro_rules! conforms {
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() { super::$case(crate::rig::Rig::disk(super::options())).await }
         )* }
+        mod sealed { $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() { super::$case(crate::rig::Rig::sealed(super::options())).await }
+        )* }
     };
 }
 
@@ -379,7 +383,7 @@ async fn more_than_one_round_expires(rig: Rig) {
 
 async fn a_fork_goes_its_own_way(rig: Rig) {
     rig.put("a", "1").await;
-    let fork = Rig { store: rig.store.fork(), options: rig.options, dir: None };
+    let fork = Rig { store: rig.store.fork(), options: rig.options.clone(), dir: None, toy: None };
     rig.put("a", "here").await;
     assert_eq!(fork.put("a", "there").await.revision, at(3));
     assert_eq!(dump(&rig.space().snapshot()), ["a=here"]);

@@ -3,13 +3,13 @@
 use std::fs;
 use std::path::Path;
 
-use mizzen_store::{Bounds, Expect, Expired, OpenError, Options, Store, Write};
+use mizzen_store::{Expect, Expired, OpenError, Options, Store, Write};
 
 use crate::rig::{Rig, at, draft, dump, show, tagged};
 
 /// So small that every few writes begin a new generation.
 fn folding() -> Options {
-    Options { window: Bounds::default(), fold_bytes: 2000 }
+    Options { fold_bytes: 2000, ..Options::default() }
 }
 
 fn files(dir: &Path) -> Vec<String> {

@@ -6,3 +6,5 @@ mod disk;
 mod journal;
 mod model;
 mod rig;
+mod sealed;
+mod toy;

@@ -34,6 +34,8 @@ enum Step {
     LookBack(usize, u64),
     Retain(usize),
     Reopen,
+    /// What is sealed is sealed with another key from now on.
+    Rotate,
 }
 
 #[derive(Clone, Debug)]
@@ -82,6 +84,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0..2_usize, 0..12_u64).prop_map(|(space, back)| Step::LookBack(space, back)),
         1 => (0..2_usize).prop_map(Step::Retain),
         1 => Just(Step::Reopen),
+        1 => Just(Step::Rotate),
     ]
 }
 
@@ -341,6 +344,7 @@ async fn run(mut rig: Rig, steps: Vec<Step>) {
                     model.opened = if model.revision() > 1 { model.revision() } else { 0 };
                 }
             }
+            Step::Rotate => rig.toy.iter().for_each(|toy| toy.rotate()),
         }
         check_present(&rig.store, &model);
     }
@@ -369,7 +373,8 @@ fn look_back(store: &Store, model: &Model, space: usize, back: u64) {
 
 fn options() -> Options {
     // Small enough that a run of steps sees events forgotten and logs folded.
-    Options { window: Bounds { min_events: 2, max_events: MAX_EVENTS, bytes: 1 << 20 }, fold_bytes: 600 }
+    let window = Bounds { min_events: 2, max_events: MAX_EVENTS, bytes: 1 << 20 };
+    Options { window, fold_bytes: 600, sealer: None }
 }
 
 fn block_on(test: impl Future<Output = ()>) {
@@ -389,5 +394,10 @@ proptest! {
     #[test]
     fn the_store_on_disk_behaves_as_the_model(steps in vec(step(), 1..80)) {
         block_on(run(Rig::disk(options()), steps));
+    }
+
+    #[test]
+    fn the_sealed_store_behaves_as_the_model(steps in vec(step(), 1..80)) {
+        block_on(run(Rig::sealed(options()), steps));
     }
 }

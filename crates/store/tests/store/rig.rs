@@ -9,28 +9,39 @@ use mizzen_store::{
 };
 use tempfile::TempDir;
 
+use crate::toy::Toy;
+
 /// A store and the directory that it may live in.
 pub struct Rig {
     pub store: Store,
     pub options: Options,
     pub dir: Option<TempDir>,
+    /// Who seals, if anybody does.
+    pub toy: Option<Arc<Toy>>,
 }
 
 impl Rig {
     pub fn memory(options: Options) -> Rig {
-        Rig { store: Store::in_memory(options), options, dir: None }
+        Rig { store: Store::in_memory(options.clone()), options, dir: None, toy: None }
     }
 
     pub fn disk(options: Options) -> Rig {
         let dir = tempfile::tempdir().unwrap();
-        Rig { store: Store::open(dir.path(), options).unwrap(), options, dir: Some(dir) }
+        Rig { store: Store::open(dir.path(), options.clone()).unwrap(), options, dir: Some(dir), toy: None }
+    }
+
+    /// On disk, where all but the spaces `two` and `others` are sealed.
+    pub fn sealed(options: Options) -> Rig {
+        let toy = Toy::with_keys(&[1]);
+        let rig = Rig::disk(Options { sealer: Some(toy.clone()), ..options });
+        Rig { toy: Some(toy), ..rig }
     }
 
     /// Closes and opens a store on disk; one in memory goes on.
     pub async fn reopen(&mut self) {
         if let Some(dir) = &self.dir {
             self.store.close().await;
-            self.store = Store::open(dir.path(), self.options).unwrap();
+            self.store = Store::open(dir.path(), self.options.clone()).unwrap();
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod admission;
 mod authentication;
+mod encryption;
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use mizzen_object::{Value, yaml};
 use crate::compose::ComposeError;
 use admission::AdmissionArgs;
 use authentication::AuthenticationArgs;
+use encryption::EncryptionArgs;
 
 /// Where and how a server runs.
 #[derive(Args, Clone)]
@@ -40,6 +42,8 @@ pub struct ServerArgs {
     pub authentication: AuthenticationArgs,
     #[command(flatten)]
     pub admission: AdmissionArgs,
+    #[command(flatten)]
+    pub encryption: EncryptionArgs,
 }
 
 impl ServerArgs {

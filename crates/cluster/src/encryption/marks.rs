@@ -1,0 +1,25 @@
+//! A small number for each key that was ever used since the server started.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use mizzen_store::Mark;
+use ring::digest::{Context, SHA256};
+
+/// Hands out marks. What a key is made of is not kept.
+#[derive(Default)]
+pub(super) struct Marks(Mutex<HashMap<Vec<u8>, Mark>>);
+
+impl Marks {
+    /// Stands for a key that is not known yet: no record has it.
+    pub(super) const UNKNOWN: Mark = Mark(u32::MAX);
+
+    /// The mark of what these parts say.
+    pub(super) fn of(&self, parts: &[&[u8]]) -> Mark {
+        let mut context = Context::new(&SHA256);
+        parts.iter().for_each(|part| context.update(part));
+        let mut marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = Mark(marks.len() as u32 + 1);
+        *marks.entry(context.finish().as_ref().to_vec()).or_insert(next)
+    }
+}

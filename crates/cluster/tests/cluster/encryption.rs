@@ -1,0 +1,292 @@
+//! What those can read who have the disk: keys that come and go, and plug-ins that do.
+
+use std::fs;
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+
+use crate::client::Client;
+use crate::plugin::Plugin;
+use crate::process::{Home, Process};
+
+const SECRETS: &str = "/api/v1/namespaces/default/secrets";
+const PIZZAS: &str = "/apis/example.com/v1/namespaces/default/pizzas";
+/// What nobody may read; in a secret, and as text.
+const HUSH: &str = "hush-hush-hush-hush";
+
+/// A home whose servers go by `encryption.yaml`.
+fn home(providers: &str) -> Home {
+    let home = Home::on_disk().with("--encryption-provider-config").with("encryption.yaml");
+    say(&home, providers);
+    home
+}
+
+/// Lets the next server go by these providers.
+fn say(home: &Home, providers: &str) {
+    let text = format!(
+        "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets, \
+         pizzas.example.com]\n  providers: [{providers}]\n"
+    );
+    fs::write(home.path().join("encryption.yaml"), text).unwrap();
+}
+
+fn aes(byte: u8) -> String {
+    let secret = BASE64_STANDARD.encode([byte; 32]);
+    format!("{{aescbc: {{keys: [{{name: key{byte}, secret: {secret}}}]}}}}")
+}
+
+const IDENTITY: &str = "{identity: {}}";
+
+/// Whether `text` can be read in any file of the data directory, as it is or in base64.
+fn can_read(home: &Home, text: &str) -> bool {
+    let encoded = BASE64_STANDARD.encode(text);
+    let encoded = encoded.trim_end_matches('=');
+    // Of the last character, base64 has bits that depend on what follows.
+    files(&home.data_dir()).iter().any(|bytes| {
+        contains(bytes, text.as_bytes()) || contains(bytes, &encoded.as_bytes()[..encoded.len() - 1])
+    })
+}
+
+fn files(dir: &Path) -> Vec<Vec<u8>> {
+    let paths = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    paths
+        .flat_map(|path| if path.is_dir() { files(&path) } else { vec![fs::read(path).unwrap_or_default()] })
+        .collect()
+}
+
+fn contains(bytes: &[u8], text: &[u8]) -> bool {
+    bytes.windows(text.len()).any(|window| window == text)
+}
+
+async fn define_pizzas(client: &Client) {
+    let definition = r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":
+        "pizzas.example.com"},"spec":{"group":"example.com","scope":"Namespaced","names":{"plural":"pizzas","kind":"Pizza"},
+        "versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object",
+        "x-kubernetes-preserve-unknown-fields":true}}}]}}"#;
+    client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).await.expect(201);
+}
+
+async fn write_all(client: &Client) {
+    let secret = format!(
+        r#"{{"metadata":{{"name":"s","labels":{{"l":"{HUSH}"}}}},"data":{{"word":"{}"}}}}"#,
+        BASE64_STANDARD.encode(HUSH)
+    );
+    client.post(SECRETS, secret).await.expect(201);
+    let pizza = format!(
+        r#"{{"apiVersion":"example.com/v1","kind":"Pizza","metadata":{{"name":"p"}},"sauce":"{HUSH}"}}"#
+    );
+    client.post(PIZZAS, pizza).await.expect(201);
+}
+
+/// Everything is there.
+async fn check_all(client: &Client) {
+    let secret = client.get(&format!("{SECRETS}/s")).await.expect(200).json();
+    assert_eq!(secret["data"]["word"], BASE64_STANDARD.encode(HUSH));
+    let selected = client.get(&format!("{SECRETS}?labelSelector=l%3D{HUSH}")).await.expect(200).json();
+    assert_eq!(selected["items"].as_array().unwrap().len(), 1);
+    assert_eq!(client.get(&format!("{PIZZAS}/p")).await.expect(200).json()["sauce"], HUSH);
+}
+
+/// Writes all that is to be sealed again, as it is; returns how many objects were given a new version.
+async fn rewrite(client: &Client) -> usize {
+    let mut n_written = 0;
+    for path in [SECRETS, PIZZAS] {
+        let list = client.get(path).await.expect(200).json();
+        for item in list["items"].as_array().unwrap() {
+            let name = item["metadata"]["name"].as_str().unwrap();
+            let body = serde_json::to_vec(item).unwrap();
+            let after = client.call("PUT", &format!("{path}/{name}"), body).await.expect(200).json();
+            n_written +=
+                usize::from(after["metadata"]["resourceVersion"] != item["metadata"]["resourceVersion"]);
+        }
+    }
+    n_written
+}
+
+/// Writes so much that the log is folded.
+async fn fold(home: &Home, client: &Client) {
+    let has_base = || {
+        let mut names = fs::read_dir(home.data_dir()).unwrap().map(|entry| entry.unwrap().path());
+        names.any(|path| path.extension().is_some_and(|extension| extension == "base"))
+    };
+    for n in 0.. {
+        if has_base() {
+            return;
+        }
+        let name = format!("{SECRETS}/filler-{}", n % 4);
+        let text = format!(
+            r#"{{"metadata":{{"name":"filler-{}"}},"stringData":{{"n":"{n}{}"}}}}"#,
+            n % 4,
+            "x".repeat(500_000)
+        );
+        if client.call("PUT", &name, text.clone()).await.status == 404 {
+            client.post(SECRETS, text).await.expect(201);
+        }
+    }
+}
+
+async fn start(home: &Home) -> (Process, Client) {
+    let process = home.start().await;
+    let client = process.admin().await;
+    (process, client)
+}
+
+#[tokio::test]
+async fn a_key_is_replaced_and_nothing_is_ever_readable() {
+    let home = home(&aes(1));
+    let (process, client) = start(&home).await;
+    define_pizzas(&client).await;
+    write_all(&client).await;
+    assert_eq!(rewrite(&client).await, 0, "what is current is not written again");
+    assert!(!can_read(&home, HUSH), "before the log is folded");
+    fold(&home, &client).await;
+    assert!(!can_read(&home, HUSH), "after it");
+    process.stop().await;
+    assert!(files(&home.data_dir()).iter().any(|bytes| contains(bytes, b"k8s:enc:aescbc:v1:key1:")));
+
+    say(&home, &format!("{}, {}", aes(2), aes(1)));
+    let (process, client) = start(&home).await;
+    check_all(&client).await;
+    assert_eq!(rewrite(&client).await, 6, "four fillers, a secret and a pizza");
+    assert_eq!(rewrite(&client).await, 0);
+    process.kill().await;
+
+    say(&home, &aes(2));
+    let (process, client) = start(&home).await;
+    check_all(&client).await;
+    assert!(!can_read(&home, HUSH));
+    process.stop().await;
+}
+
+#[tokio::test]
+async fn without_its_key_the_server_does_not_start_and_says_of_what() {
+    let home = home(&aes(1));
+    let (process, client) = start(&home).await;
+    define_pizzas(&client).await;
+    write_all(&client).await;
+    process.stop().await;
+    let check = |output: std::process::Output, why: &str| {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(why), "{said}");
+    };
+    say(&home, &aes(2));
+    let why = "pizzas default/p cannot be opened: no matching key was found for the provided AES transformer";
+    check(home.fail_to_start(0).await, why);
+    let same_name = aes(2).replace("key2", "key1");
+    say(&home, &same_name);
+    check(home.fail_to_start(0).await, "pizzas default/p cannot be opened");
+    say(&home, IDENTITY);
+    check(home.fail_to_start(0).await, "identity transformer tried to read encrypted data");
+    say(&home, &aes(1));
+    let (process, client) = start(&home).await;
+    check_all(&client).await;
+    process.stop().await;
+}
+
+#[tokio::test]
+async fn what_was_readable_is_sealed_and_can_be_unsealed_again() {
+    let home = home(IDENTITY);
+    let (process, client) = start(&home).await;
+    define_pizzas(&client).await;
+    write_all(&client).await;
+    assert!(can_read(&home, HUSH), "nothing is sealed yet");
+    process.stop().await;
+
+    say(&home, &aes(1));
+    let refused = home.fail_to_start(0).await;
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("cannot be opened: no matching prefix found"), "{said}");
+
+    say(&home, &format!("{}, {IDENTITY}", aes(1)));
+    let (process, client) = start(&home).await;
+    assert_eq!(rewrite(&client).await, 2);
+    // Files are written anew in the background, after some write.
+    for n in 0.. {
+        if !can_read(&home, HUSH) {
+            break;
+        }
+        let body = format!(r#"{{"metadata":{{"annotations":{{"n":"{n}"}}}}}}"#);
+        client.call("PATCH", "/api/v1/namespaces/default", body).await.expect(200);
+    }
+    process.stop().await;
+
+    say(&home, &format!("{IDENTITY}, {}", aes(1)));
+    let (process, client) = start(&home).await;
+    check_all(&client).await;
+    assert_eq!(rewrite(&client).await, 2);
+    process.stop().await;
+    say(&home, IDENTITY);
+    let (process, client) = start(&home).await;
+    check_all(&client).await;
+    assert!(can_read(&home, HUSH));
+    process.stop().await;
+}
+
+#[tokio::test]
+async fn a_file_that_makes_no_sense_is_named_with_the_field() {
+    let home = home("{aescbc: {keys: [{name: a, secret: AAAA}]}}");
+    let refused = home.fail_to_start(0).await;
+    let said = String::from_utf8_lossy(&refused.stderr);
+    let field =
+        "encryption.yaml: resources[0].providers[0].aescbc.keys[0].secret: Invalid value: \"REDACTED\"";
+    assert!(said.contains(field), "{said}");
+}
+
+fn kms(home: &Home) -> String {
+    let socket = home.path().join("kms.sock");
+    format!("{{kms: {{apiVersion: v2, name: vault, timeout: 1s, endpoint: 'unix://{}'}}}}", socket.display())
+}
+
+#[tokio::test]
+async fn a_plugin_keeps_the_keys() {
+    let home = home(IDENTITY);
+    let plugin = Plugin::start(&home.path().join("kms.sock"));
+    say(&home, &kms(&home));
+    let (process, client) = start(&home).await;
+    client.get("/readyz/kms-providers").await.expect(200);
+    client.get("/livez/kms-providers").await.expect(404);
+    define_pizzas(&client).await;
+    write_all(&client).await;
+    assert!(!can_read(&home, HUSH));
+    process.stop().await;
+    assert!(files(&home.data_dir()).iter().any(|bytes| contains(bytes, b"k8s:enc:kms:v2:vault:")));
+
+    plugin.set(|state| state.key_id = "key-2".into());
+    let (process, client) = start(&home).await;
+    check_all(&client).await;
+    assert_eq!(plugin.n_calls()[2], 1, "one seed was opened, whatever it had sealed");
+    assert_eq!(rewrite(&client).await, 2, "the plug-in has another key");
+    assert_eq!(rewrite(&client).await, 0);
+    process.stop().await;
+
+    drop(plugin);
+    let refused = home.fail_to_start(0).await;
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        said.contains("pizzas default/p cannot be opened: failed to decrypt DEK, error: rpc error"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn without_a_plugin_nothing_is_written_that_it_must_seal() {
+    let home = home(IDENTITY);
+    say(&home, &kms(&home));
+    let (process, client) = start(&home).await;
+    let unwell = client.get("/readyz/kms-providers").await.expect(500);
+    assert!(unwell.text().contains("kms-provider-0: failed to perform status section"), "{}", unwell.text());
+    client.get("/readyz").await.expect(500);
+    client.get("/livez").await.expect(200);
+    let refused = client.post(SECRETS, r#"{"metadata":{"name":"s"}}"#).await.expect(500).json();
+    assert_eq!(refused["message"], "got unexpected nil transformer");
+    client.post("/api/v1/namespaces/default/configmaps", r#"{"metadata":{"name":"c"}}"#).await.expect(201);
+    let _plugin = Plugin::start(&home.path().join("kms.sock"));
+    while client.get("/readyz").await.status != 200 {
+        tokio::task::yield_now().await;
+    }
+    define_pizzas(&client).await;
+    write_all(&client).await;
+    check_all(&client).await;
+    process.stop().await;
+}

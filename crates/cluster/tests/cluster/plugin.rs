@@ -1,0 +1,165 @@
+//! A plug-in that keeps keys, as others write them: three calls of gRPC on a Unix socket.
+//!
+//! What it seals is the seed with every byte changed, and a note of the key; a child could open it.
+
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use mizzen_object::proto::wire::{Reader, put_bytes, put_message};
+use tokio::net::UnixListener;
+use tokio::task::JoinHandle;
+
+/// A plug-in that runs until it is dropped.
+pub struct Plugin {
+    pub socket: PathBuf,
+    pub state: Arc<Mutex<State>>,
+    task: JoinHandle<()>,
+}
+
+/// How it answers.
+pub struct State {
+    pub key_id: String,
+    pub health: String,
+    pub version: String,
+    /// The key that it says it sealed with, if that is another one.
+    pub seals_with: Option<String>,
+    /// It takes calls and never answers.
+    pub hangs: bool,
+    /// How often each call was made: status, encrypt, decrypt.
+    pub n_calls: [usize; 3],
+}
+
+impl Plugin {
+    pub fn start(socket: &Path) -> Plugin {
+        let state = State {
+            key_id: "key-1".into(),
+            health: "ok".into(),
+            version: "v2".into(),
+            seals_with: None,
+            hangs: false,
+            n_calls: [0; 3],
+        };
+        let state = Arc::new(Mutex::new(state));
+        let _ = std::fs::remove_file(socket);
+        let listener = UnixListener::bind(socket).unwrap();
+        let task = tokio::spawn(accept(listener, state.clone()));
+        Plugin { socket: socket.into(), state, task }
+    }
+
+    /// Changes how it answers.
+    pub fn set(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.lock().unwrap());
+    }
+
+    pub fn n_calls(&self) -> [usize; 3] {
+        self.state.lock().unwrap().n_calls
+    }
+}
+
+impl Drop for Plugin {
+    /// Nobody listens any more, and connections break.
+    fn drop(&mut self) {
+        self.task.abort();
+        let _ = std::fs::remove_file(&self.socket);
+    }
+}
+
+async fn accept(listener: UnixListener, state: Arc<Mutex<State>>) {
+    let mut connections = tokio::task::JoinSet::new();
+    loop {
+        let (stream, _) = listener.accept().await.unwrap();
+        let state = state.clone();
+        let service = hyper::service::service_fn(move |request| answer(request, state.clone()));
+        let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        let connection = builder.serve_connection(TokioIo::new(stream), service);
+        connections.spawn(async move { drop(connection.await) });
+    }
+}
+
+type Framed = http_body_util::combinators::WithTrailers<
+    Full<Bytes>,
+    std::future::Ready<Option<Result<hyper::HeaderMap, Infallible>>>,
+>;
+
+async fn answer(
+    request: Request<Incoming>,
+    state: Arc<Mutex<State>>,
+) -> Result<Response<Framed>, Infallible> {
+    assert_eq!(request.headers()["content-type"], "application/grpc");
+    let method = request.uri().path().to_string();
+    let body = request.into_body().collect().await.unwrap().to_bytes();
+    if state.lock().unwrap().hangs {
+        std::future::pending::<()>().await;
+    }
+    let outcome = state.lock().unwrap().call(&method, &body[5..]);
+    let (message, code, text) = match outcome {
+        Ok(message) => (message, "0", String::new()),
+        Err(problem) => (Vec::new(), "9", problem),
+    };
+    let mut framed = BytesMut::new();
+    framed.put_u8(0);
+    framed.put_u32(u32::try_from(message.len()).unwrap());
+    framed.put_slice(&message);
+    let mut trailers = hyper::HeaderMap::new();
+    trailers.insert("grpc-status", code.parse().unwrap());
+    trailers.insert("grpc-message", text.parse().unwrap());
+    let body = Full::new(framed.freeze()).with_trailers(std::future::ready(Some(Ok(trailers))));
+    Ok(Response::builder().header("content-type", "application/grpc").body(body).unwrap())
+}
+
+impl State {
+    fn call(&mut self, method: &str, message: &[u8]) -> Result<Vec<u8>, String> {
+        let mut out = Vec::new();
+        match method {
+            "/v2.KeyManagementService/Status" => {
+                self.n_calls[0] += 1;
+                put_bytes(1, self.version.as_bytes(), &mut out);
+                put_bytes(2, self.health.as_bytes(), &mut out);
+                put_bytes(3, self.key_id.as_bytes(), &mut out);
+            }
+            "/v2.KeyManagementService/Encrypt" => {
+                self.n_calls[1] += 1;
+                let key_id = self.seals_with.as_ref().unwrap_or(&self.key_id);
+                put_bytes(1, &turned(&field(message, 1), key_id), &mut out);
+                put_bytes(2, key_id.as_bytes(), &mut out);
+                put_message(3, &mut out, |out| {
+                    put_bytes(1, b"plugin.example.com", out);
+                    put_bytes(2, b"a note", out);
+                });
+            }
+            "/v2.KeyManagementService/Decrypt" => {
+                self.n_calls[2] += 1;
+                let key_id = String::from_utf8(field(message, 3)).unwrap();
+                if !key_id.starts_with("key-") || field(&field(message, 4), 2) != b"a note" {
+                    return Err("that is no key of mine".into());
+                }
+                put_bytes(1, &turned(&field(message, 1), &key_id), &mut out);
+            }
+            other => return Err(format!("no method {other}")),
+        }
+        Ok(out)
+    }
+}
+
+/// Sealed if it was open, open if it was sealed.
+fn turned(bytes: &[u8], key_id: &str) -> Vec<u8> {
+    let last = key_id.bytes().last().unwrap();
+    bytes.iter().map(|byte| byte ^ last).collect()
+}
+
+/// The content of a field that is there once.
+fn field(message: &[u8], tag: u32) -> Vec<u8> {
+    let mut reader = Reader::new(message);
+    while let Some((found, content)) = reader.field().unwrap() {
+        if found == tag {
+            return content.bytes("field").unwrap().to_vec();
+        }
+    }
+    Vec::new()
+}

@@ -1,0 +1,95 @@
+//! A sealer that is easy to see through: it knows its keys and the place, and changes every byte.
+
+use std::sync::{Arc, Mutex};
+
+use mizzen_store::{Mark, SealError, Sealed, Sealer};
+
+/// Seals all spaces but `two` and `others` with the last of its keys; without keys it seals nothing.
+#[derive(Debug, Default)]
+pub struct Toy(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    keys: Vec<u8>,
+    generation: u64,
+    /// Nothing can be sealed.
+    is_stuck: bool,
+    /// Nothing may be plain.
+    is_strict: bool,
+}
+
+impl Toy {
+    pub fn with_keys(keys: &[u8]) -> Arc<Toy> {
+        Arc::new(Toy(Mutex::new(State { keys: keys.to_vec(), ..State::default() })))
+    }
+
+    /// Nothing may be plain where things are sealed.
+    pub fn strict(keys: &[u8]) -> Arc<Toy> {
+        Arc::new(Toy(Mutex::new(State { keys: keys.to_vec(), is_strict: true, ..State::default() })))
+    }
+
+    /// Another key is the last.
+    pub fn rotate(&self) {
+        let mut state = self.0.lock().unwrap();
+        let next = state.keys.last().map_or(1, |key| key.wrapping_add(1).max(1));
+        state.keys.push(next);
+        state.generation += 1;
+    }
+
+    pub fn set_stuck(&self, is_stuck: bool) {
+        self.0.lock().unwrap().is_stuck = is_stuck;
+    }
+}
+
+impl State {
+    fn key(&self, space: &str) -> Option<u8> {
+        self.keys.last().copied().filter(|_| !["two", "others"].contains(&space))
+    }
+}
+
+fn head(key: u8, space: &str, name: &str) -> Vec<u8> {
+    [&[key][..], space.as_bytes(), b" ", name.as_bytes(), b"\0"].concat()
+}
+
+impl Sealer for Toy {
+    fn mark(&self, space: &str) -> Mark {
+        self.0.lock().unwrap().key(space).map_or(Mark::PLAIN, |key| Mark(key.into()))
+    }
+
+    fn seal(&self, space: &str, key: &str, plain: &[u8]) -> Result<Option<Sealed>, SealError> {
+        let state = self.0.lock().unwrap();
+        if state.is_stuck {
+            return Err(SealError("the lock is stuck".into()));
+        }
+        let Some(toy_key) = state.key(space) else { return Ok(None) };
+        let mut bytes = head(toy_key, space, key);
+        bytes.extend(plain.iter().map(|byte| byte ^ toy_key));
+        Ok(Some(Sealed { bytes: bytes.into(), mark: Mark(toy_key.into()) }))
+    }
+
+    fn open(&self, space: &str, key: &str, sealed: &[u8]) -> Result<(Vec<u8>, Mark), SealError> {
+        let toy_key = sealed[0];
+        if !self.0.lock().unwrap().keys.contains(&toy_key) {
+            return Err(SealError(format!("there is no key {toy_key}")));
+        }
+        let body = sealed.strip_prefix(head(toy_key, space, key).as_slice());
+        let body = body.ok_or_else(|| SealError("it belongs elsewhere".into()))?;
+        Ok((body.iter().map(|byte| byte ^ toy_key).collect(), Mark(toy_key.into())))
+    }
+
+    fn admit_plain(&self, space: &str) -> Result<(), SealError> {
+        let state = self.0.lock().unwrap();
+        match state.is_strict && state.key(space).is_some() {
+            true => Err(SealError("it is not sealed".into())),
+            false => Ok(()),
+        }
+    }
+
+    fn is_current(&self, space: &str, sealed: Option<&[u8]>) -> bool {
+        self.0.lock().unwrap().key(space) == sealed.map(|sealed| sealed[0])
+    }
+
+    fn generation(&self) -> u64 {
+        self.0.lock().unwrap().generation
+    }
+}
