@@ -1,6 +1,7 @@
 //! The order of everything that happens to a request. It is here and nowhere else.
 //!
-//! who asks → what is it about → may they → is it for another server → the verb → the form of the answer → what we count.
+//! who asks → what is it about → (it is remembered from here on) → as whom → is it their turn → may they → is it for another
+//! server → the verb → the form of the answer → what we count.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,9 @@ use tokio::time::{Instant, timeout};
 
 use crate::aggregation::{self, Streams};
 use crate::answer::{self, Accept, Answer};
-use crate::authenticate::{Claim, authenticate};
+use crate::audit;
+use crate::authenticate::{Caller, authenticate};
+use crate::fairness::Turn;
 use crate::identity::User;
 use crate::metrics::Observed;
 use crate::request::{Query, Request, Target, is_readable};
@@ -25,10 +28,10 @@ const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 pub(crate) async fn answer(
     server: &Arc<Inner>,
-    claim: Claim,
+    caller: Caller,
     method: Method,
     uri: Uri,
-    headers: HeaderMap,
+    mut headers: HeaderMap,
     body: Bytes,
     streams: Streams,
 ) -> Answer {
@@ -36,12 +39,20 @@ pub(crate) async fn answer(
         return answer::text(400, "400 Bad Request");
     }
     let started = Instant::now();
-    let (user, refused) = match authenticate(server, claim, &headers).await {
+    let Caller { claim, address } = caller;
+    give_name(server, &mut headers);
+    let (user, refused) = match authenticate(server, claim, uri.path(), &headers).await {
         Ok(user) => (user, None),
         Err(status) => (User::anonymous(), Some(status)),
     };
     let (target, query) = (Target::parse(&uri), Query::parse(&uri));
-    let mut request = Request { method, target, query, headers, body, user, uri, streams };
+    let (record, turn) = (Default::default(), Turn::default());
+    let mut request =
+        Request { method, target, query, headers, body, user, uri, streams, address, record, turn };
+    if let Some(mut answer) = audit::begin(server, &mut request, refused.is_none(), started).await {
+        mark(&request, &mut answer);
+        return answer;
+    }
     let refused = match refused {
         None => access::impersonate::impersonate(server, &mut request).await.err(),
         refused => refused,
@@ -50,23 +61,31 @@ pub(crate) async fn answer(
     server.metrics.begin(&observed);
     let answer = match refused {
         Some(status) => answer::status(&server.types, &status, plain_accept(&request)),
-        None => within_time(server, &request).await,
+        None => request.record.during(within_time(server, &request)).await,
     };
+    let answer = request.record.answered(&server.types, answer).await;
     let mut answer = answer::compress(&request.headers, answer);
-    mark(server, &request, &mut answer);
+    mark(&request, &mut answer);
     server.metrics.end(&observed, answer.status().as_u16(), started.elapsed(), &answer);
     answer
 }
 
-/// What every answer says besides: which request it belongs to, and that nobody may keep it.
-fn mark(server: &Inner, request: &Request, answer: &mut Answer) {
-    let asked = request.headers.get(AUDIT_ID).cloned();
-    let audit_id = asked.or_else(|| HeaderValue::from_str(&uuid(server.registry.random())).ok());
-    if let Some(audit_id) = audit_id {
-        answer.headers_mut().insert(AUDIT_ID, audit_id);
+/// A request that has no name to be found again by gets one.
+fn give_name(server: &Inner, headers: &mut HeaderMap) {
+    if headers.get(AUDIT_ID).is_none_or(HeaderValue::is_empty)
+        && let Ok(name) = HeaderValue::from_str(&uuid(server.registry.random()))
+    {
+        headers.insert(AUDIT_ID, name);
     }
+}
+
+/// What every answer says besides: which request it belongs to, and that nobody may keep it.
+fn mark(request: &Request, answer: &mut Answer) {
+    let name = request.headers.get(AUDIT_ID).cloned();
+    answer.headers_mut().extend(name.map(|name| (AUDIT_ID, name)));
     let private = HeaderValue::from_static("no-cache, private");
     answer.headers_mut().entry(http::header::CACHE_CONTROL).or_insert(private);
+    request.turn.mark(answer);
 }
 
 /// A request that takes too long is given up; nothing that it had not finished is stored.
@@ -80,7 +99,12 @@ async fn within_time(server: &Arc<Inner>, request: &Request) -> Answer {
 }
 
 async fn pass(server: &Arc<Inner>, request: &Request) -> Result<Answer, Status> {
-    access::check(server, request).await?;
+    if let Err(turned_away) = server.fairness.admit(server, request).await {
+        return Ok(turned_away);
+    }
+    if let Err(refusal) = access::check(server, request).await {
+        return refusal.answer(request);
+    }
     if let Some(other) = server.aggregation.elsewhere(&request.uri) {
         return Ok(aggregation::pass_on(server, request, &other).await);
     }
@@ -92,7 +116,9 @@ async fn pass(server: &Arc<Inner>, request: &Request) -> Result<Answer, Status> 
 
 /// The form of a Status: what was asked for if that can be, JSON otherwise.
 fn plain_accept(request: &Request) -> Accept {
-    answer::negotiate(&request.headers, &request.query, false).map_or(Accept::JSON, Accept::whole)
+    let accept =
+        answer::negotiate(&request.headers, &request.query, false).map_or(Accept::JSON, Accept::whole);
+    Accept { kept: request.record.wants_response(), ..accept }
 }
 
 fn too_slow(request: &Request) -> Status {

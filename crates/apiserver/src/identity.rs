@@ -8,6 +8,9 @@ pub const MASTERS: &str = "system:masters";
 const NODES: &str = "system:nodes";
 const NODE: &str = "system:node:";
 
+/// The group of everybody who has shown who they are.
+const AUTHENTICATED: &str = "system:authenticated";
+
 /// Somebody who asks.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct User {
@@ -33,16 +36,12 @@ impl User {
 
     /// A user that the server itself acts as.
     pub fn master(name: &str) -> User {
-        User {
-            name: name.into(),
-            groups: vec![MASTERS.into(), "system:authenticated".into()],
-            ..User::default()
-        }
+        User { name: name.into(), groups: vec![MASTERS.into(), AUTHENTICATED.into()], ..User::default() }
     }
 
     /// A program that was let in by name: `system:…`.
     pub fn component(name: &str) -> User {
-        User { name: name.into(), groups: vec!["system:authenticated".into()], ..User::default() }
+        User { name: name.into(), groups: vec![AUTHENTICATED.into()], ..User::default() }
     }
 
     /// A service account.
@@ -52,7 +51,7 @@ impl User {
             groups: vec![
                 "system:serviceaccounts".into(),
                 format!("system:serviceaccounts:{namespace}").into(),
-                "system:authenticated".into(),
+                AUTHENTICATED.into(),
             ],
             ..User::default()
         }
@@ -62,7 +61,7 @@ impl User {
     pub fn node(name: &str) -> User {
         User {
             name: format!("{NODE}{name}").into(),
-            groups: vec![NODES.into(), "system:authenticated".into()],
+            groups: vec![NODES.into(), AUTHENTICATED.into()],
             ..User::default()
         }
     }
@@ -71,6 +70,15 @@ impl User {
     /// (pkg/auth/nodeidentifier).
     pub fn node_name(&self) -> Option<&str> {
         self.name.strip_prefix(NODE).filter(|_| self.groups.iter().any(|group| group == NODES))
+    }
+
+    /// The same as somebody who has shown who they are. Kubernetes: everybody who is somebody is in one group
+    /// (authentication/group/authenticated_group_adder.go).
+    pub(crate) fn authenticated(mut self) -> User {
+        if !self.groups.iter().any(|group| group == AUTHENTICATED) {
+            self.groups.push(AUTHENTICATED.into());
+        }
+        self
     }
 
     /// The user as writes know them.

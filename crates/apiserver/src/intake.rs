@@ -76,6 +76,7 @@ pub(crate) fn object(
     let mut intake = judge(read, strictness)
         .map_err(|complaints| cannot_handle(&kind.gvk, &kind.gvk, &strict_error(&complaints)))?;
     fill_defaults(kind, &mut intake.value);
+    request.record.sent(&kind.gvk, &kind.root, &intake.value);
     Ok(intake)
 }
 
@@ -89,7 +90,10 @@ pub(crate) fn other(
 ) -> Result<Intake, Status> {
     let form = body_type(request)?;
     let read = Reader { catalog, gvk, root, loose: false }.read(form, &request.body)?;
-    judge(read, strictness).map_err(|complaints| cannot_handle(gvk, gvk, &strict_error(&complaints)))
+    let intake =
+        judge(read, strictness).map_err(|complaints| cannot_handle(gvk, gvk, &strict_error(&complaints)))?;
+    request.record.sent(gvk, root, &intake.value);
+    Ok(intake)
 }
 
 /// Fills in what nobody has said.

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,8 +24,8 @@ use tokio_rustls::server::TlsStream;
 
 use crate::Server;
 use crate::aggregation::Streams;
-use crate::answer::{self, Accept, Answer, Encoding, Form};
-use crate::authenticate::Peer;
+use crate::answer::{self, Accept, Answer};
+use crate::authenticate::{Caller, Peer};
 use crate::gather::Gather;
 
 /// The largest request body, as upstream's.
@@ -63,9 +64,9 @@ pub async fn listen(
     let ending = watch::Sender::new(false);
     let mut stop = pin!(stop);
     loop {
-        let stream = tokio::select! {
+        let (stream, address) = tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
+                Ok(accepted) => accepted,
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -76,8 +77,12 @@ pub async fn listen(
         };
         // Nobody waits: a connection too many is closed.
         let Ok(place) = places.clone().try_acquire_owned() else { continue };
-        let connection =
-            Connection { server: server.clone(), identify: identify.clone(), ending: ending.subscribe() };
+        let connection = Connection {
+            server: server.clone(),
+            identify: identify.clone(),
+            address,
+            ending: ending.subscribe(),
+        };
         let acceptor = acceptor.clone();
         tokio::spawn(async move {
             connection.run(acceptor, stream).await;
@@ -91,9 +96,23 @@ pub async fn listen(
     let _ = timeout(grace, places.acquire_many(all)).await;
 }
 
+/// The other end of a connection.
+struct Far {
+    peer: Peer,
+    address: IpAddr,
+}
+
+impl Far {
+    /// Whom a request is from.
+    fn caller(&self, headers: &mut http::HeaderMap) -> Caller {
+        Caller { claim: self.peer.claim(headers), address: Some(self.address) }
+    }
+}
+
 struct Connection {
     server: Server,
     identify: Identify,
+    address: SocketAddr,
     ending: watch::Receiver<bool>,
 }
 
@@ -107,20 +126,21 @@ impl Connection {
         };
         let Ok(Ok(mut stream)) = shaken else { return };
         stream.get_mut().1.set_buffer_limit(Some(SEND_BUFFER));
-        let peer = self.peer(&stream);
+        let far = self.far(&stream);
         if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-            self.serve_http2(stream, peer).await;
+            self.serve_http2(stream, far).await;
         } else {
-            self.serve_http1(stream, peer).await;
+            self.serve_http1(stream, far).await;
         }
     }
 
-    fn peer(&self, stream: &TlsStream<TcpStream>) -> Arc<Peer> {
+    fn far(&self, stream: &TlsStream<TcpStream>) -> Arc<Far> {
         let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
-        Arc::new(certificates.first().map_or(Peer::Stranger, |certificate| (self.identify)(certificate)))
+        let peer = certificates.first().map_or(Peer::Stranger, |certificate| (self.identify)(certificate));
+        Arc::new(Far { peer, address: self.address.ip() })
     }
 
-    async fn serve_http2(mut self, stream: TlsStream<TcpStream>, peer: Arc<Peer>) {
+    async fn serve_http2(mut self, stream: TlsStream<TcpStream>, far: Arc<Far>) {
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
@@ -135,7 +155,7 @@ impl Connection {
         let busy = Busy::default();
         let counted = busy.clone();
         let service = service_fn(move |request| {
-            let (busy, answer) = (counted.clone(), handle(server.clone(), peer.clone(), request));
+            let (busy, answer) = (counted.clone(), handle(server.clone(), far.clone(), request));
             async move { busy.during(answer).await }
         });
         let mut connection = pin!(builder.serve_connection(TokioIo::new(Gather::new(stream)), service));
@@ -149,14 +169,14 @@ impl Connection {
         }
     }
 
-    async fn serve_http1(mut self, stream: TlsStream<TcpStream>, peer: Arc<Peer>) {
+    async fn serve_http1(mut self, stream: TlsStream<TcpStream>, far: Arc<Far>) {
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(MAX_HEAD);
         let server = self.server.clone();
         let busy = Busy::default();
         let counted = busy.clone();
         let service = service_fn(move |request| {
-            let (busy, answer) = (counted.clone(), handle(server.clone(), peer.clone(), request));
+            let (busy, answer) = (counted.clone(), handle(server.clone(), far.clone(), request));
             async move { busy.during(answer).await }
         });
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
@@ -197,27 +217,26 @@ impl Busy {
     }
 }
 
-async fn handle(server: Server, peer: Arc<Peer>, request: Request<Incoming>) -> Result<Answer, Infallible> {
+async fn handle(server: Server, far: Arc<Far>, request: Request<Incoming>) -> Result<Answer, Infallible> {
     if server.0.aggregation.elsewhere(request.uri()).is_some() {
-        return Ok(pass_on(server, &peer, request).await);
+        return Ok(pass_on(server, &far, request).await);
     }
-    let (head, body) = request.into_parts();
+    let (mut head, body) = request.into_parts();
     let body = match read(&head.headers, body).await {
         Ok(body) => body,
-        Err(status) => {
-            let accept = Accept { encoding: Encoding::Json, form: Form::Whole, pretty: false };
-            return Ok(answer::status(&server.0.types, &status, accept));
-        }
+        Err(status) => return Ok(answer::status(&server.0.types, &status, Accept::JSON)),
     };
-    Ok(server.call_of(&peer, head.method, head.uri, head.headers, body, Streams::default()).await)
+    let caller = far.caller(&mut head.headers);
+    Ok(server.call_of(caller, head.method, head.uri, head.headers, body, Streams::default()).await)
 }
 
 /// What is for another server is not read here: its body, and what comes after it, are passed on as they come.
-async fn pass_on(server: Server, peer: &Peer, mut request: Request<Incoming>) -> Answer {
+async fn pass_on(server: Server, far: &Far, mut request: Request<Incoming>) -> Answer {
     let upgrade = request.headers().contains_key(header::UPGRADE).then(|| hyper::upgrade::on(&mut request));
-    let (head, body) = request.into_parts();
+    let (mut head, body) = request.into_parts();
     let streams = Streams::new(body.map_err(Into::into).boxed_unsync(), upgrade);
-    server.call_of(peer, head.method, head.uri, head.headers, Bytes::new(), streams).await
+    let caller = far.caller(&mut head.headers);
+    server.call_of(caller, head.method, head.uri, head.headers, Bytes::new(), streams).await
 }
 
 /// The whole body, if it is not too large and comes in time.

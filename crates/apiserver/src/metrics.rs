@@ -75,20 +75,48 @@ fn spoken(verb: &str) -> &'static str {
     }
 }
 
-#[derive(Default)]
-struct Histogram {
-    buckets: [u64; BUCKETS.len()],
+/// How many of what was observed were not more than each of some bounds.
+pub(crate) struct Histogram {
+    bounds: &'static [f64],
+    buckets: Vec<u64>,
     count: u64,
     sum: f64,
 }
 
 impl Histogram {
-    fn observe(&mut self, seconds: f64) {
+    /// Buckets with these upper bounds, in order.
+    pub fn new(bounds: &'static [f64]) -> Histogram {
+        Histogram { bounds, buckets: vec![0; bounds.len()], count: 0, sum: 0.0 }
+    }
+
+    pub fn observe(&mut self, size: f64) {
         self.count += 1;
-        self.sum += seconds;
-        if let Some(bucket) = BUCKETS.iter().position(|bound| seconds <= *bound) {
+        self.sum += size;
+        if let Some(bucket) = self.bounds.iter().position(|bound| size <= *bound) {
             self.buckets[bucket] += 1;
         }
+    }
+
+    /// How many were observed.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether nothing was observed yet.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Writes it in Prometheus' text form.
+    pub fn write(&self, out: &mut String, name: &str, labels: &str) {
+        let mut below = 0;
+        for (bound, count) in self.bounds.iter().zip(&self.buckets) {
+            below += count;
+            let _ = writeln!(out, "{name}_bucket{{{labels},le=\"{bound}\"}} {below}");
+        }
+        let Histogram { count, sum, .. } = self;
+        let _ = writeln!(out, "{name}_bucket{{{labels},le=\"+Inf\"}} {count}");
+        let _ = writeln!(out, "{name}_sum{{{labels}}} {sum}\n{name}_count{{{labels}}} {count}");
     }
 }
 
@@ -131,7 +159,9 @@ impl Metrics {
     pub fn end(&self, observed: &Observed, code: u16, took: Duration, _answer: &Answer) {
         self.inflight[usize::from(observed.is_write())].fetch_sub(1, Ordering::Relaxed);
         *lock(&self.requests).entry((observed.clone(), code)).or_default() += 1;
-        lock(&self.durations).entry(observed.clone()).or_default().observe(took.as_secs_f64());
+        let mut durations = lock(&self.durations);
+        let histogram = durations.entry(observed.clone()).or_insert_with(|| Histogram::new(&BUCKETS));
+        histogram.observe(took.as_secs_f64());
     }
 
     /// A watch begins; it ends when the gauge is dropped.
@@ -148,7 +178,10 @@ impl Metrics {
         self.write_requests(&mut out);
         self.write_durations(&mut out);
         self.write_gauges(&mut out);
+        server.audit.counters.write(&mut out);
+        server.fairness.write_metrics(&mut out);
         write_store(server, &mut out);
+        server.access.counts.write(&mut out);
         out
     }
 
@@ -164,15 +197,7 @@ impl Metrics {
         const NAME: &str = "apiserver_request_duration_seconds";
         head(out, NAME, "histogram", "How long requests took.");
         for (observed, histogram) in lock(&self.durations).iter() {
-            let labels = labels(observed);
-            let mut sum = 0;
-            for (bound, count) in BUCKETS.iter().zip(histogram.buckets) {
-                sum += count;
-                let _ = writeln!(out, "{NAME}_bucket{{{labels},le=\"{bound}\"}} {sum}");
-            }
-            let Histogram { count, sum, .. } = histogram;
-            let _ = writeln!(out, "{NAME}_bucket{{{labels},le=\"+Inf\"}} {count}");
-            let _ = writeln!(out, "{NAME}_sum{{{labels}}} {sum}\n{NAME}_count{{{labels}}} {count}");
+            histogram.write(out, NAME, &labels(observed));
         }
     }
 
@@ -212,7 +237,8 @@ fn write_store(server: &Inner, out: &mut String) {
     let _ = writeln!(out, "mizzen_store_revision {}", server.registry.store().revision());
 }
 
-fn head(out: &mut String, name: &str, kind: &str, help: &str) {
+/// What a metric is, before its values.
+pub(crate) fn head(out: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
 
@@ -224,6 +250,7 @@ fn labels(observed: &Observed) -> String {
     )
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+/// What is counted stays good even if somebody who counted fell over.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

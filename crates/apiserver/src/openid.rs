@@ -1,12 +1,15 @@
 //! How others check service accounts' tokens by themselves: who issues them, and the keys.
 
+use std::collections::BTreeSet;
+
 use http::{HeaderValue, header};
 use mizzen_object::{Status, Value, json, value};
 
 use crate::answer::{self, Answer, Encoding, negotiate};
+use crate::jose::PublicKey;
 use crate::request::Request;
 use crate::server::Inner;
-use crate::token::ISSUER;
+use crate::token::Signer;
 
 /// Where the issuer is described.
 pub(crate) const CONFIGURATION: &str = "/.well-known/openid-configuration";
@@ -17,17 +20,26 @@ const KEYS_TYPE: &str = "application/jwk-set+json";
 /// For how long, in seconds, the answers may be kept.
 const MAX_AGE: &str = "public, max-age=3600";
 
-/// Describes the issuer; none if there is none.
+/// Describes the issuer; none if there is none, or if it is called by no address.
 pub(crate) fn configuration(server: &Inner, request: &Request) -> Option<Result<Answer, Status>> {
     let signer = server.options.signer.as_deref()?;
-    let keys = format!("https://{}{KEYS}", server.options.advertise);
-    let text = json::to_string(&value!({
-        "issuer": ISSUER,
+    let accounts = &server.options.service_accounts;
+    if !accounts.issuer().starts_with("https://") {
+        return None;
+    }
+    let own = || format!("https://{}{KEYS}", server.options.advertise);
+    let keys = accounts.keys_url.clone().unwrap_or_else(own);
+    let others = accounts.keys.iter().map(|key| key.algorithm());
+    let algorithms: BTreeSet<&str> = others.chain([signer.algorithm()]).collect();
+    let mut configuration = value!({
+        "issuer": (accounts.issuer()),
         "jwks_uri": keys,
         "response_types_supported": ["id_token"],
-        "subject_types_supported": ["public"],
-        "id_token_signing_alg_values_supported": [(signer.algorithm())]
-    }));
+        "subject_types_supported": ["public"]
+    });
+    let algorithms = Value::List(algorithms.into_iter().map(Value::from).collect());
+    configuration.set("id_token_signing_alg_values_supported", algorithms);
+    let text = json::to_string(&configuration);
     let json = negotiate(&request.headers, &request.query, false)
         .is_ok_and(|accept| accept.encoding == Encoding::Json);
     Some(if json { Ok(kept("application/json", text)) } else { Err(not_acceptable("application/json")) })
@@ -36,12 +48,8 @@ pub(crate) fn configuration(server: &Inner, request: &Request) -> Option<Result<
 /// The keys that tokens are signed with; none if there are none.
 pub(crate) fn keys(server: &Inner, request: &Request) -> Option<Result<Answer, Status>> {
     let signer = server.options.signer.as_deref()?;
-    let mut key = value!({ "use": "sig", "kid": (signer.key_id()), "alg": (signer.algorithm()) });
-    for (name, value) in signer.public_key().entries() {
-        key.set(name, value.clone());
-    }
     let mut keys = Value::object();
-    keys.set("keys", vec![key]);
+    keys.set("keys", all_keys(signer, &server.options.service_accounts.keys));
     let accepted = request.header("accept");
     let wanted = |clause: &str| {
         let media_type = clause.split(';').next().unwrap_or_default().trim();
@@ -53,6 +61,20 @@ pub(crate) fn keys(server: &Inner, request: &Request) -> Option<Result<Answer, S
     } else {
         Err(not_acceptable(KEYS_TYPE))
     })
+}
+
+/// The signer's key, then those that it does not sign with.
+fn all_keys(signer: &dyn Signer, others: &[PublicKey]) -> Vec<Value> {
+    let show = |id: &str, algorithm: &str, material: Value| {
+        let mut key = value!({ "use": "sig", "kid": id, "alg": algorithm });
+        for (name, value) in material.entries() {
+            key.set(name, value.clone());
+        }
+        key
+    };
+    let own = show(signer.key_id(), signer.algorithm(), signer.public_key());
+    let others = others.iter().filter(|key| key.id != signer.key_id());
+    [own].into_iter().chain(others.map(|key| show(&key.id, key.algorithm(), key.to_jwk()))).collect()
 }
 
 fn kept(media_type: &'static str, text: String) -> Answer {

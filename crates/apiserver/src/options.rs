@@ -29,6 +29,9 @@ pub(crate) fn write_options(request: &Request, kind: &str) -> Result<WriteOption
     let dry_run = dry_run(&request.query.all("dryRun"), &mut violations);
     let strictness = intake::field_validation(request, &mut violations);
     refuse(kind, violations)?;
+    if kind == "PatchOptions" {
+        request.record.patched(&request.body);
+    }
     Ok(WriteOptions { dry_run, strictness })
 }
 

@@ -37,6 +37,9 @@ const OTHERS: [&str; 16] = [
 
 /// Answers a request for a page.
 pub(crate) async fn answer(server: &Arc<Inner>, request: &Request, path: &str) -> Result<Answer, Status> {
+    if let Some(page) = server.fairness.page(path, !request.query.text("includeRequestDetails").is_empty()) {
+        return Ok(page);
+    }
     let issuer = match path {
         openid::CONFIGURATION => openid::configuration(server, request),
         openid::KEYS => openid::keys(server, request),
@@ -100,6 +103,7 @@ fn method(request: &Request) -> Result<(), Status> {
 /// Documents have no other form.
 fn accept(request: &Request) -> Result<Accept, Status> {
     let accept = negotiate(&request.headers, &request.query, false)?;
+    let accept = Accept { kept: request.record.wants_response(), ..accept };
     if accept.form != Form::Whole {
         return Err(answer::not_acceptable());
     }

@@ -1,10 +1,14 @@
 //! A request, taken apart: what it is about, and what it says besides.
 
+use std::net::IpAddr;
+
 use bytes::Bytes;
 use http::{HeaderMap, Method, Uri};
 use mizzen_object::Str;
 
 use crate::aggregation::Streams;
+use crate::audit::Record;
+use crate::fairness::Turn;
 use crate::identity::User;
 
 /// A request on its way through the server.
@@ -19,6 +23,12 @@ pub(crate) struct Request {
     pub uri: Uri,
     /// What of it has not been read, for another server to read.
     pub streams: Streams,
+    /// From where it came, unless that is this process.
+    pub address: Option<IpAddr>,
+    /// What is remembered of it.
+    pub record: Record,
+    /// Its turn among others.
+    pub turn: Turn,
 }
 
 impl Request {
@@ -37,6 +47,9 @@ impl Request {
             user,
             uri: Uri::default(),
             streams: Streams::default(),
+            address: None,
+            record: Record::default(),
+            turn: Turn::default(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The server's parts, and the way of a request through them.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -9,20 +10,22 @@ use mizzen_object::{Value, json};
 use mizzen_registry::Registry;
 use tokio::sync::watch;
 
-use crate::access::{Access, Attributes, Authorizer, Decision};
+use crate::access::{self, Access, Attributes, Authorization, Authorizer, Decision};
 use crate::admission::{self, Admission, Claims, Plugins, Policies, Webhooks};
 use crate::aggregation::{Aggregation, Streams};
 use crate::answer::Answer;
-use crate::authenticate::{Authentication, Claim, Peer};
+use crate::audit::{self, Audit};
+use crate::authenticate::{Authentication, Caller, Claim};
 use crate::catalog::Catalog;
 use crate::chain;
 use crate::definitions::{self, Definitions};
 use crate::extend::Extensions;
+use crate::fairness::{self, Concurrency, Fairness};
 use crate::health::HealthCheck;
 use crate::identity::User;
 use crate::metrics::Metrics;
 use crate::outgoing::{Client, Identity};
-use crate::token::Signer;
+use crate::token::{ServiceAccounts, Signer};
 use crate::types::Types;
 use crate::verbs::Frames;
 
@@ -37,10 +40,12 @@ pub struct Options {
     pub legacy_apis: bool,
     /// The key that signs service accounts' tokens; without it there are none.
     pub signer: Option<Arc<dyn Signer>>,
-    /// Who decides what users may do, before roles are looked at.
+    /// Whose tokens of service accounts are good, and for whom.
+    pub service_accounts: ServiceAccounts,
+    /// Who decides what users may do, before those of the authorization are asked.
     pub authorizers: Vec<Arc<dyn Authorizer>>,
-    /// Whether nodes may use what their pods use. They are asked about before roles are looked at.
-    pub authorize_nodes: bool,
+    /// Who decides what users may do.
+    pub authorization: Authorization,
     /// How users show who they are, besides certificates and service accounts' tokens.
     pub authentication: Authentication,
     /// The certificate with which we ask aggregated API servers for others.
@@ -53,6 +58,10 @@ pub struct Options {
     pub admission: Admission,
     /// What must be well outside the server for it to be healthy and ready.
     pub health: Vec<Arc<dyn HealthCheck>>,
+    /// What is remembered of requests; nothing if it is none.
+    pub audit: Option<audit::Setup>,
+    /// How many requests are answered at a time.
+    pub concurrency: Concurrency,
 }
 
 impl Default for Options {
@@ -62,14 +71,17 @@ impl Default for Options {
             request_timeout: 60,
             legacy_apis: false,
             signer: None,
+            service_accounts: ServiceAccounts::default(),
             authorizers: Vec::new(),
-            authorize_nodes: true,
+            authorization: Authorization::default(),
             authentication: Authentication::default(),
             front_proxy: None,
             kubelet_client: None,
             plugins: Plugins::alone(),
             admission: Admission::default(),
             health: Vec::new(),
+            audit: None,
+            concurrency: Concurrency::default(),
         }
     }
 }
@@ -84,6 +96,7 @@ pub(crate) struct Inner {
     pub types: Types,
     pub definitions: Definitions,
     pub metrics: Metrics,
+    pub fairness: Fairness,
     pub claims: Claims,
     pub access: Access,
     pub client: Client,
@@ -94,6 +107,7 @@ pub(crate) struct Inner {
     pub webhooks: Webhooks,
     pub policies: Policies,
     pub aggregation: Aggregation,
+    pub audit: Arc<Audit>,
     pub options: Options,
     /// What the server's author has added.
     pub extensions: Extensions,
@@ -124,7 +138,9 @@ impl Server {
         let webhooks = Webhooks::new(&catalog);
         let policies = Policies::new(&catalog);
         let aggregation = Aggregation::new(&registry, &catalog);
-        let access = Access::new(&catalog, &options.authorizers, options.authorize_nodes);
+        let access = Access::new(&registry, &catalog, &options);
+        let audit = Arc::new(Audit::new(options.audit.clone(), &registry));
+        let fairness = Fairness::new(&catalog, options.concurrency, registry.now());
         let stopping = watch::Sender::new(false);
         Server(Arc::new(Inner {
             registry,
@@ -132,6 +148,7 @@ impl Server {
             types,
             definitions: Definitions::default(),
             metrics: Metrics::default(),
+            fairness,
             claims: Claims::default(),
             access,
             client,
@@ -140,6 +157,7 @@ impl Server {
             webhooks,
             policies,
             aggregation,
+            audit,
             options,
             extensions,
             stopping,
@@ -149,6 +167,7 @@ impl Server {
     /// Serves the kinds that are defined in the store, and from now on those that people define.
     pub async fn start(&self) {
         definitions::start(&self.0).await;
+        fairness::start(&self.0);
     }
 
     /// Says from now on in the status of policies what is strange about the types of their expressions. Elsewhere a
@@ -166,22 +185,21 @@ impl Server {
         headers: HeaderMap,
         body: Bytes,
     ) -> Answer {
-        let claim = user.map_or(Claim::None, Claim::Proved);
-        chain::answer(&self.0, claim, method, uri, headers, body, Streams::default()).await
+        let caller = Caller { claim: user.map_or(Claim::None, Claim::Proved), address: None };
+        chain::answer(&self.0, caller, method, uri, headers, body, Streams::default()).await
     }
 
     /// Answers one request that came over a connection.
     pub(crate) async fn call_of(
         &self,
-        peer: &Peer,
+        caller: Caller,
         method: Method,
         uri: Uri,
-        mut headers: HeaderMap,
+        headers: HeaderMap,
         body: Bytes,
         streams: Streams,
     ) -> Answer {
-        let claim = peer.claim(&mut headers);
-        chain::answer(&self.0, claim, method, uri, headers, body, streams).await
+        chain::answer(&self.0, caller, method, uri, headers, body, streams).await
     }
 
     /// Asks itself, as the server that it is. Returns the code and what the answer says.
@@ -202,6 +220,12 @@ impl Server {
         self.0.access.authorizers.authorize(attributes).await
     }
 
+    /// Goes by the AuthorizationConfiguration in `file` whenever it changes and makes sense. `known` is what it said when
+    /// the server was made of it. Never ends.
+    pub async fn follow_authorization(&self, file: &Path, known: Vec<u8>) {
+        access::follow(&self.0, file, known).await;
+    }
+
     /// Brings what follows from other objects in line with them: what was under way when the server stopped may
     /// not have ended.
     pub async fn repair(&self) {
@@ -211,6 +235,11 @@ impl Server {
     /// The engine below.
     pub fn registry(&self) -> &Registry {
         &self.0.registry
+    }
+
+    /// Tells auditors what they have not been told yet. To be called when no requests come any more.
+    pub async fn close(&self) {
+        self.0.audit.close().await;
     }
 
     /// Ends all watches and makes the server report that it is not ready.

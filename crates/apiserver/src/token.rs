@@ -11,13 +11,51 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mizzen_object::{Str, Value, json, time, value};
 use mizzen_registry::Key;
 
+use crate::authenticate::{Bearer, Verdict};
 use crate::identity::User;
+use crate::jose::{PublicKey, Unverified, quoted};
 use crate::server::Inner;
 
-/// Who says that tokens are good, which is also whom they are for unless said otherwise.
-pub(crate) const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+/// Who says that tokens are good unless somebody else is named.
+const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 /// By how many seconds the clocks of two machines may differ.
 const LEEWAY: i64 = 60;
+
+/// Whose tokens of service accounts are good, and for whom.
+#[derive(Debug, Clone)]
+pub struct ServiceAccounts {
+    /// Keys whose tokens are good besides those of the key that signs: of other servers, or of this one before.
+    pub keys: Vec<PublicKey>,
+    /// Who says that tokens are good. The first says so of new ones; those of all of them are believed.
+    pub issuers: Vec<Str>,
+    /// Whom tokens must be for, one of them at least; the issuers if there are none.
+    pub audiences: Vec<Str>,
+    /// Where others are told that they find the keys; at this server unless said.
+    pub keys_url: Option<String>,
+}
+
+impl Default for ServiceAccounts {
+    fn default() -> ServiceAccounts {
+        ServiceAccounts {
+            keys: Vec::new(),
+            issuers: vec![ISSUER.into()],
+            audiences: Vec::new(),
+            keys_url: None,
+        }
+    }
+}
+
+impl ServiceAccounts {
+    /// Who says that new tokens are good.
+    pub(crate) fn issuer(&self) -> &str {
+        self.issuers.first().map_or(ISSUER, Str::as_str)
+    }
+
+    /// Whom tokens must be for: what is said, or the issuers.
+    pub fn audiences(&self) -> &[Str] {
+        if self.audiences.is_empty() { &self.issuers } else { &self.audiences }
+    }
+}
 
 /// The key that signs tokens, wherever it is kept.
 pub trait Signer: Debug + Send + Sync {
@@ -45,60 +83,47 @@ fn encode(bytes: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// Somebody who has shown a token.
-pub(crate) struct Bearer {
-    pub user: User,
-    /// Whom the token is for, of those that were asked for.
-    pub audiences: Vec<Str>,
-}
-
-/// Who shows a token; the error is what an administrator is told. `audiences` says whom the token must be for, at
-/// least one of them.
-pub(crate) fn authenticate(server: &Inner, token: &str, audiences: &[Str]) -> Result<Bearer, String> {
-    const UNKNOWN: &str = "invalid bearer token";
-    let because = |why: String| format!("[{UNKNOWN}, {why}]");
-    let signer = server.options.signer.as_deref().ok_or(UNKNOWN)?;
-    let (message, signature) = token.rsplit_once('.').ok_or(UNKNOWN)?;
-    let mut claims = claims(message).ok_or(UNKNOWN)?;
-    let is_legacy = claims["iss"].str() == legacy::ISSUER;
-    if !is_legacy && claims["iss"].str() != ISSUER {
-        return Err(UNKNOWN.into());
+/// Who shows a token; none if it is not one of a service account. `audiences` says whom the token must be for, at least
+/// one of them.
+pub(crate) fn authenticate(server: &Inner, text: &str, audiences: &[Str]) -> Verdict {
+    let Some(mut token) = Unverified::parse(text) else { return Ok(None) };
+    let accounts = &server.options.service_accounts;
+    let issuer = token.claims["iss"].str();
+    let is_legacy = issuer == legacy::ISSUER;
+    if !is_legacy && !accounts.issuers.iter().any(|known| *known == issuer) {
+        return Ok(None);
     }
-    let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| UNKNOWN)?;
-    if !signer.verify(message.as_bytes(), &signature) {
-        return Err(because("go-jose/go-jose: error in cryptographic primitive".into()));
+    if !is_ours(server, &token) {
+        return Err("go-jose/go-jose: error in cryptographic primitive".into());
     }
     if is_legacy {
-        claims.set("aud", vec![Value::from(ISSUER)]);
+        token.claims.set("aud", Value::List(accounts.audiences().iter().map(Value::from).collect()));
     }
-    let audiences = shared_audiences(&claims, audiences).map_err(because)?;
+    let audiences = shared_audiences(&token.audiences(), audiences)?;
     if is_legacy {
-        let bound = legacy::check(server, token, &claims).map_err(because)?;
-        claims.set("kubernetes.io", bound);
-        return Ok(Bearer { user: user(&claims), audiences });
+        let bound = legacy::check(server, text, &token.claims)?;
+        token.claims.set("kubernetes.io", bound);
+    } else {
+        check_time(&token.claims, server.registry.now())?;
+        check_account(server, &token.claims["kubernetes.io"])?;
     }
-    check_time(&claims, server.registry.now()).map_err(because)?;
-    check_account(server, &claims["kubernetes.io"]).map_err(because)?;
-    Ok(Bearer { user: user(&claims), audiences })
+    Ok(Some(Bearer { user: user(&token.claims), audiences }))
 }
 
-fn claims(message: &str) -> Option<Value> {
-    let (_, claims) = message.split_once('.').filter(|parts| !parts.1.contains('.'))?;
-    json::parse(&URL_SAFE_NO_PAD.decode(claims).ok()?).ok()
+/// Whether one of our keys has signed a token.
+fn is_ours(server: &Inner, token: &Unverified) -> bool {
+    let signer = server.options.signer.as_deref();
+    signer.is_some_and(|signer| signer.verify(token.message.as_bytes(), &token.signature))
+        || server.options.service_accounts.keys.iter().any(|key| token.is_signed_by(key))
 }
 
-fn shared_audiences(claims: &Value, wanted: &[Str]) -> Result<Vec<Str>, String> {
-    let given: Vec<Str> = claims["aud"].list().iter().map(|audience| audience.str().into()).collect();
+fn shared_audiences(given: &[Str], wanted: &[Str]) -> Result<Vec<Str>, String> {
     let shared: Vec<Str> = given.iter().filter(|audience| wanted.contains(audience)).cloned().collect();
     if !shared.is_empty() {
         return Ok(shared);
     }
-    let shown = |list: &[Str]| list.iter().map(|text| json::quote(text)).collect::<Vec<_>>().join(" ");
-    Err(format!(
-        "token audiences [{}] is invalid for the target audiences [{}]",
-        shown(&given),
-        shown(wanted)
-    ))
+    let (given, wanted) = (quoted(given), quoted(wanted));
+    Err(format!("token audiences {given} is invalid for the target audiences {wanted}"))
 }
 
 fn check_time(claims: &Value, now: i64) -> Result<(), String> {
@@ -213,17 +238,9 @@ mod tests {
 
     #[test]
     fn a_token_is_for_those_it_names() {
-        let claims = value!({ "aud": ["a", "b"] });
-        assert_eq!(shared_audiences(&claims, &["b".into(), "c".into()]), Ok(vec!["b".into()]));
+        let given = ["a".into(), "b".into()];
+        assert_eq!(shared_audiences(&given, &["b".into(), "c".into()]), Ok(vec!["b".into()]));
         let problem = r#"token audiences ["a" "b"] is invalid for the target audiences ["c"]"#;
-        assert_eq!(shared_audiences(&claims, &["c".into()]), Err(problem.into()));
-    }
-
-    #[test]
-    fn claims_stand_between_two_dots() {
-        let text = encode(r#"{"iss":"x"}"#);
-        assert_eq!(claims(&format!("head.{text}")).unwrap()["iss"].str(), "x");
-        assert_eq!(claims(&format!("head.{text}.more")), None);
-        assert_eq!(claims("head"), None);
+        assert_eq!(shared_audiences(&given, &["c".into()]), Err(problem.into()));
     }
 }

@@ -19,7 +19,6 @@ use tokio::time::Instant;
 use crate::bootstrap::{Trust, bootstrap};
 use crate::command::ServerArgs;
 use crate::encryption::Encryption;
-use crate::flow_status;
 use crate::kubeconfig::kubeconfig;
 use crate::log;
 use crate::loops::{self, Loops, Means};
@@ -120,6 +119,7 @@ async fn run(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
     let started = Instant::now();
     let plugins = args.admission.plugins(parts.plugins())?;
     let admission = args.admission.configuration()?;
+    let authorized = args.authorization.authorization()?;
     let directory = args.directory();
     let listener = bind(args.bind_address, args.port).await?;
     let address = listener.local_addr()?;
@@ -132,20 +132,22 @@ async fn run(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
     let authority = Arc::new(authority);
     let front_proxy = Authority::front_proxy(directory.as_deref())?;
     let registry = Registry::new(store.clone(), Arc::new(WallClock), Arc::new(SystemRandom));
-    let token_key = Arc::new(match &directory {
-        Some(directory) => TokenKey::open(directory)?,
-        None => TokenKey::in_memory()?,
-    });
+    let token_key = Arc::new(args.service_accounts.signer(directory.as_deref())?);
+    let service_accounts = args.service_accounts.service_accounts()?;
     let options = Options {
         advertise: address.to_string(),
         legacy_apis: args.legacy_apis,
         signer: Some(token_key.clone()),
         front_proxy: Some(shown(front_proxy.front_proxy_client()?)),
         kubelet_client: Some(shown(authority.kubelet_client()?)),
-        authentication: args.authentication.authentication()?,
+        authentication: args.authentication.authentication(&registry, &service_accounts)?,
+        service_accounts,
+        authorization: authorized.authorization,
         plugins,
         admission,
         health: args.encryption.health(encryption.as_ref()),
+        audit: args.audit.setup()?,
+        concurrency: args.fairness.concurrency()?,
         ..Options::default()
     };
     let server = Server::new(registry.clone(), options);
@@ -165,17 +167,21 @@ async fn run(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
     let file = args.kubeconfig();
     write_kubeconfig(&authority, address, &file)?;
     tokio::spawn(expire(registry));
-    tokio::spawn(flow_status::keep(server.clone()));
     if let Some(encryption) = encryption.filter(|_| args.encryption.is_followed()) {
         tokio::spawn(encryption.follow());
+    }
+    if let Some((file, known)) = authorized.file {
+        let server = server.clone();
+        tokio::spawn(async move { server.follow_authorization(&file, known).await });
     }
     let loops = match parts {
         Parts::Server => None,
         Parts::Whole(whole) => Some(beside(&server, whole, authority, token_key).await?),
     };
     announce(address, &file, started);
-    listen(server, listener, tls, identify, stop, GRACE).await;
+    listen(server.clone(), listener, tls, identify, stop, GRACE).await;
     drop(loops);
+    server.close().await;
     store.close().await;
     Ok(())
 }

@@ -8,13 +8,13 @@ mod command;
 mod compose;
 mod connect;
 mod encryption;
-mod flow_status;
 mod itself;
 mod kubeconfig;
 mod log;
 mod loops;
 mod nodes;
 mod pki;
+mod reload;
 mod token_key;
 mod trace;
 

@@ -8,6 +8,7 @@
 //! The API server is itself a front proxy towards aggregated API servers: [`Authority::front_proxy`] is the authority
 //! that they must trust, and its [`Authority::front_proxy_client`] is the certificate that we show them.
 
+pub mod der;
 mod sign;
 mod subject;
 

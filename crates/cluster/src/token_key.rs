@@ -1,32 +1,46 @@
-//! The key that signs service accounts' tokens. It is kept in the data directory, so tokens outlive a restart.
+//! The keys of service accounts' tokens: the one that signs, and those that are believed.
+//!
+//! The key that signs is kept in the data directory, so tokens outlive a restart, unless a file is named that has it.
 
 use std::fmt;
 use std::path::Path;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mizzen_apiserver::Signer;
-use mizzen_object::{Value, value};
+use mizzen_apiserver::jose::{Algorithm, PublicKey};
+use mizzen_object::Value;
 use rcgen::KeyPair;
-use ring::digest::{SHA256, digest};
 use ring::rand::SystemRandom;
 use ring::signature::{
-    ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, UnparsedPublicKey,
+    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, EcdsaSigningAlgorithm,
+    KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair,
 };
+use tokio_rustls::rustls::pki_types::PrivateKeyDer;
+use tokio_rustls::rustls::pki_types::pem::{PemObject as _, SectionKind};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use crate::pki::{PkiError, pem_to_der, read, write_private};
+use crate::pki::der::{BIT_STRING, INTEGER, NULL, OBJECT_IDENTIFIER, OCTET_STRING, SEQUENCE, wrap};
+use crate::pki::{PkiError, read, write_private};
 
-/// What stands before the point in a P-256 public key in DER.
-const PUBLIC_KEY: [u8; 26] = [
-    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86,
-    0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+/// What DER calls an RSA key and a key on a curve.
+const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
+const ON_CURVE: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
+
+/// The curves that can be signed with, and what DER calls them.
+const CURVES: [(&EcdsaSigningAlgorithm, &[u8]); 2] = [
+    (&ECDSA_P256_SHA256_FIXED_SIGNING, &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07]),
+    (&ECDSA_P384_SHA384_FIXED_SIGNING, &[0x2b, 0x81, 0x04, 0x00, 0x22]),
 ];
 
-/// An elliptic-curve key for tokens.
+/// A key that signs tokens.
 pub struct TokenKey {
-    pair: EcdsaKeyPair,
-    id: String,
+    pair: Pair,
+    public: PublicKey,
     random: SystemRandom,
+}
+
+enum Pair {
+    Curve(EcdsaKeyPair),
+    Rsa(RsaKeyPair),
 }
 
 impl TokenKey {
@@ -51,44 +65,120 @@ impl TokenKey {
     }
 }
 
+/// All keys of a file, which may have public ones, private ones, and certificates.
+pub fn public_keys(pem: &str) -> Result<Vec<PublicKey>, String> {
+    let sections = <(SectionKind, Vec<u8>)>::pem_slice_iter(pem.as_bytes());
+    let keys: Vec<PublicKey> =
+        sections.filter_map(Result::ok).filter_map(|(kind, der)| public_key(kind, der)).collect();
+    match keys.is_empty() {
+        true => Err("data does not contain any valid RSA or ECDSA public keys".into()),
+        false => Ok(keys),
+    }
+}
+
+fn public_key(kind: SectionKind, der: Vec<u8>) -> Option<PublicKey> {
+    match kind {
+        SectionKind::PublicKey => PublicKey::from_der(&der),
+        SectionKind::Certificate => {
+            let (_, certificate) = X509Certificate::from_der(&der).ok()?;
+            PublicKey::from_der(certificate.public_key().raw)
+        }
+        SectionKind::RsaPrivateKey => made_of(&PrivateKeyDer::Pkcs1(der.into())),
+        SectionKind::EcPrivateKey => made_of(&PrivateKeyDer::Sec1(der.into())),
+        SectionKind::PrivateKey => made_of(&PrivateKeyDer::Pkcs8(der.into())),
+        _ => None,
+    }
+}
+
+fn made_of(key: &PrivateKeyDer) -> Option<PublicKey> {
+    pair(key).map(|(_, public)| public).ok()
+}
+
 fn load(pem: &str) -> Result<TokenKey, String> {
-    let random = SystemRandom::new();
-    let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &pem_to_der(pem), &random)
-        .map_err(|error| error.to_string())?;
-    let public = [&PUBLIC_KEY, pair.public_key().as_ref()].concat();
-    let id = URL_SAFE_NO_PAD.encode(digest(&SHA256, &public));
-    Ok(TokenKey { pair, id, random })
+    let key = PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|error| error.to_string())?;
+    let (pair, public) = pair(&key)?;
+    Ok(TokenKey { pair, public, random: SystemRandom::new() })
+}
+
+/// A private key with its public half.
+fn pair(key: &PrivateKeyDer) -> Result<(Pair, PublicKey), String> {
+    let rsa = match key {
+        PrivateKeyDer::Pkcs1(der) => RsaKeyPair::from_der(der.secret_pkcs1_der()).ok(),
+        PrivateKeyDer::Pkcs8(der) => RsaKeyPair::from_pkcs8(der.secret_pkcs8_der()).ok(),
+        _ => None,
+    };
+    let found = match rsa {
+        Some(rsa) => {
+            let public = described(RSA, &wrap(NULL, &[]), rsa.public_key().as_ref());
+            Some((Pair::Rsa(rsa), public))
+        }
+        None => CURVES.iter().find_map(|(algorithm, name)| on_curve(key, algorithm, name)),
+    };
+    let (pair, public) =
+        found.ok_or("it is neither an RSA key of 2048 bits or more nor on the curve P-256 or P-384")?;
+    let public = PublicKey::from_der(&public).ok_or("its public half cannot be read")?;
+    Ok((pair, public))
+}
+
+fn on_curve(
+    key: &PrivateKeyDer,
+    algorithm: &'static EcdsaSigningAlgorithm,
+    name: &[u8],
+) -> Option<(Pair, Vec<u8>)> {
+    let name = wrap(OBJECT_IDENTIFIER, &[name]);
+    let der = match key {
+        PrivateKeyDer::Pkcs8(der) => der.secret_pkcs8_der().to_vec(),
+        PrivateKeyDer::Sec1(der) => {
+            let kind = wrap(SEQUENCE, &[&wrap(OBJECT_IDENTIFIER, &[ON_CURVE]), &name]);
+            let inside = wrap(OCTET_STRING, &[der.secret_sec1_der()]);
+            wrap(SEQUENCE, &[&wrap(INTEGER, &[&[0]]), &kind, &inside])
+        }
+        _ => return None,
+    };
+    let pair = EcdsaKeyPair::from_pkcs8(algorithm, &der, &SystemRandom::new()).ok()?;
+    let public = described(ON_CURVE, &name, pair.public_key().as_ref());
+    Some((Pair::Curve(pair), public))
+}
+
+/// A public key with what kind it is of, as DER.
+fn described(kind: &[u8], parameters: &[u8], key: &[u8]) -> Vec<u8> {
+    let kind = wrap(SEQUENCE, &[&wrap(OBJECT_IDENTIFIER, &[kind]), parameters]);
+    wrap(SEQUENCE, &[&kind, &wrap(BIT_STRING, &[&[0], key])])
 }
 
 impl Signer for TokenKey {
     fn algorithm(&self) -> &str {
-        "ES256"
+        self.public.algorithm()
     }
 
     fn key_id(&self) -> &str {
-        &self.id
+        &self.public.id
     }
 
-    /// The point is a byte that says how it is written, then its two coordinates.
     fn public_key(&self) -> Value {
-        let (x, y) = self.pair.public_key().as_ref()[1..].split_at(32);
-        let encode = |coordinate: &[u8]| URL_SAFE_NO_PAD.encode(coordinate);
-        value!({ "kty": "EC", "crv": "P-256", "x": (encode(x)), "y": (encode(y)) })
+        self.public.to_jwk()
     }
 
     fn sign(&self, message: &[u8]) -> Option<Vec<u8>> {
-        Some(self.pair.sign(&self.random, message).ok()?.as_ref().to_vec())
+        match &self.pair {
+            Pair::Curve(pair) => Some(pair.sign(&self.random, message).ok()?.as_ref().to_vec()),
+            Pair::Rsa(pair) => {
+                let mut signature = vec![0; pair.public().modulus_len()];
+                pair.sign(&RSA_PKCS1_SHA256, &self.random, message, &mut signature).ok()?;
+                Some(signature)
+            }
+        }
     }
 
     fn verify(&self, message: &[u8], signature: &[u8]) -> bool {
-        let public = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, self.pair.public_key());
-        public.verify(message, signature).is_ok()
+        let algorithm = Algorithm::named(self.algorithm());
+        algorithm.is_some_and(|algorithm| self.public.verify(algorithm, message, signature))
     }
 }
 
 impl fmt::Debug for TokenKey {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "TokenKey({})", self.id)
+        write!(f, "TokenKey({})", self.public.id)
     }
 }
 
@@ -109,5 +199,50 @@ mod tests {
         assert!(!TokenKey::in_memory().unwrap().verify(b"message", &signature));
         let mode = std::fs::metadata(directory.path().join("sa.key")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
+    }
+
+    /// The same key in each form, what kind of signature it makes, and its id as OpenSSL computes it.
+    #[track_caller]
+    fn check(forms: &[&str], public: &str, algorithm: &str) {
+        let known = public_keys(public).unwrap();
+        assert_eq!(known.len(), 1);
+        for form in forms {
+            let key = load(form).unwrap();
+            assert_eq!((key.algorithm(), key.key_id()), (algorithm, known[0].id.as_str()));
+            let signature = key.sign(b"message").unwrap();
+            assert!(key.verify(b"message", &signature) && !key.verify(b"massage", &signature));
+            let algorithm = Algorithm::named(algorithm).unwrap();
+            assert!(known[0].verify(algorithm, b"message", &signature));
+            assert_eq!(public_keys(form).unwrap(), known);
+        }
+    }
+
+    #[test]
+    fn a_key_has_many_forms() {
+        check(
+            &[include_str!("../tests/keys/rsa.pkcs1.pem"), include_str!("../tests/keys/rsa.pkcs8.pem")],
+            include_str!("../tests/keys/rsa.pub.pem"),
+            "RS256",
+        );
+        check(
+            &[include_str!("../tests/keys/p256.sec1.pem"), include_str!("../tests/keys/p256.pkcs8.pem")],
+            include_str!("../tests/keys/p256.pub.pem"),
+            "ES256",
+        );
+        check(
+            &[include_str!("../tests/keys/p384.sec1.pem"), include_str!("../tests/keys/p384.pkcs8.pem")],
+            include_str!("../tests/keys/p384.pub.pem"),
+            "ES384",
+        );
+    }
+
+    #[test]
+    fn a_file_may_have_many_keys_and_must_have_one() {
+        let both =
+            [include_str!("../tests/keys/rsa.pub.pem"), include_str!("../tests/keys/p256.sec1.pem")].concat();
+        assert_eq!(public_keys(&both).unwrap().len(), 2);
+        let refused = "data does not contain any valid RSA or ECDSA public keys";
+        assert_eq!(public_keys("nonsense"), Err(refused.into()));
+        assert!(load(include_str!("../tests/keys/rsa.pub.pem")).is_err());
     }
 }

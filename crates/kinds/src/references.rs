@@ -47,8 +47,7 @@ pub fn is_mirror(pod: &Value) -> bool {
 /// The secrets that a pod uses.
 pub fn secrets(pod: &Value) -> impl Iterator<Item = &str> {
     let pulling = pod["spec"]["imagePullSecrets"].list().iter().map(|secret| secret["name"].str());
-    let mounted =
-        volumes(pod).flat_map(|volume| SECRETS.iter().map(move |path| volume.at(path).str()));
+    let mounted = volumes(pod).flat_map(|volume| SECRETS.iter().map(move |path| volume.at(path).str()));
     let all = pulling.chain(in_environment(pod, "secretRef", "secretKeyRef")).chain(mounted);
     all.chain(projected(pod, "secret")).filter(|name| !name.is_empty())
 }
@@ -79,7 +78,9 @@ pub fn resource_claims(pod: &Value) -> impl Iterator<Item = &str> {
     let status = &pod["status"];
     let made = |entry: &Value| {
         let mut statuses = status["resourceClaimStatuses"].list().iter();
-        statuses.find(|status| status["name"] == entry["name"]).map(|status| status["resourceClaimName"].str())
+        statuses
+            .find(|status| status["name"] == entry["name"])
+            .map(|status| status["resourceClaimName"].str())
     };
     let named = pod["spec"]["resourceClaims"].list().iter().filter_map(move |entry| {
         let template = entry["resourceClaimTemplateName"].as_str();
@@ -115,11 +116,7 @@ fn projected<'a>(pod: &'a Value, kind: &'a str) -> impl Iterator<Item = &'a str>
 }
 
 /// What containers' variables come from: whole objects, and keys of some.
-fn in_environment<'a>(
-    pod: &'a Value,
-    whole: &'a str,
-    key: &'a str,
-) -> impl Iterator<Item = &'a str> {
+fn in_environment<'a>(pod: &'a Value, whole: &'a str, key: &'a str) -> impl Iterator<Item = &'a str> {
     let containers = CONTAINER_LISTS.iter().flat_map(|list| pod["spec"][*list].list());
     containers.flat_map(move |container| {
         let sources = container["envFrom"].list().iter().map(move |source| source[whole]["name"].str());

@@ -41,7 +41,7 @@ pub use watch::{Change as WatchChange, Event, Watch, WatchOptions};
 use std::sync::Arc;
 
 use mizzen_object::seam::{Clock, Random};
-use mizzen_object::time;
+use mizzen_object::time::{self, Moment};
 pub use mizzen_store::{Bounds, Options as StoreOptions, Record, Revision, Store};
 
 /// The engine. Cheap to clone.
@@ -66,6 +66,12 @@ impl Registry {
     /// The time, in Unix seconds.
     pub fn now(&self) -> i64 {
         self.clock.now().0
+    }
+
+    /// The time, as exactly as the clock tells it.
+    pub fn moment(&self) -> Moment {
+        let (seconds, nanos) = self.clock.now();
+        Moment { seconds, nanos }
     }
 
     /// Where unpredictable bytes come from.

@@ -11,9 +11,11 @@ use std::sync::{Mutex, PoisonError};
 use http::HeaderMap;
 use mizzen_object::validate::names;
 use mizzen_object::{Status, Str, Value, json};
+use tokio::time::Instant;
 
 use super::request::Wanted;
 use super::{Attributes, Resource, Target, forbidden};
+use crate::audit::Layer;
 use crate::authenticate::peer::{extra, texts};
 use crate::identity::{MASTERS, User};
 use crate::request::Request;
@@ -33,8 +35,12 @@ pub(crate) async fn impersonate(server: &Inner, request: &mut Request) -> Result
     if !request.headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
         return Ok(());
     }
+    let started = Instant::now();
     let Some(wanted) = read(&mut request.headers)? else { return Ok(()) };
-    request.user = find(server, request, &wanted).await?;
+    let (user, mode) = find(server, request, &wanted).await?;
+    request.record.took(Layer::Impersonation, started);
+    request.record.impersonates(&user, &mode.constraint());
+    request.user = user;
     Ok(())
 }
 
@@ -58,14 +64,14 @@ fn read(headers: &mut HeaderMap) -> Result<Option<User>, Status> {
     Ok((!nameless).then_some(user))
 }
 
-async fn find(server: &Inner, request: &Request, wanted: &User) -> Result<User, Status> {
+async fn find(server: &Inner, request: &Request, wanted: &User) -> Result<(User, Mode), Status> {
     let (mut refused, habits) = (None, &server.access.habits);
     for mode in habits.order(&request.user).filter(|mode| mode.fits(&request.user, wanted)) {
         let attempt = Attempt { server, request, mode: &mode };
         match attempt.check(wanted).await {
             Ok(user) => {
                 habits.remember(&request.user, mode);
-                return Ok(user);
+                return Ok((user, mode));
             }
             Err(status) => drop(refused.get_or_insert(status)),
         }
@@ -107,6 +113,11 @@ impl Mode {
             Mode::Legacy => "impersonate".into(),
             mode => format!("impersonate:{}", mode.name()),
         }
+    }
+
+    /// What auditors are told of why it was allowed.
+    fn constraint(self) -> String {
+        if self == Mode::Legacy { String::new() } else { self.verb() }
     }
 
     fn fits(self, user: &User, wanted: &User) -> bool {

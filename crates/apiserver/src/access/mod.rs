@@ -1,49 +1,109 @@
 //! May they? Who asks what of which thing, and who decides it.
 //!
 //! An [`Authorizer`] allows, refuses, or has no opinion. The [`Authorizers`] of a server are asked in order, and the
-//! first with an opinion decides; where nobody has one, the answer is no. Members of `system:masters` are never asked
-//! about: that is what keeps a cluster with broken roles repairable.
+//! first with an opinion decides; where nobody has one, the answer is no. Which ones there are, and in which order,
+//! says an [`Authorization`]. Members of `system:masters` are never asked about: that is what keeps a cluster with
+//! broken roles repairable.
 
+mod always;
+mod authorizers;
+mod configuration;
 pub(crate) mod escalation;
+mod follow;
 mod followed;
 pub(crate) mod impersonate;
+mod metrics;
 pub mod node;
 pub mod rbac;
 mod refusal;
 pub(crate) mod request;
+pub(crate) mod review;
+pub(crate) mod selector;
+pub mod webhook;
 
-pub(crate) use refusal::forbidden;
+pub use authorizers::Authorizers;
+pub use configuration::{Authorization, ConfigurationError, Entry, Mode};
+pub(crate) use follow::follow;
+pub(crate) use refusal::{Refusal, forbidden, no_html};
 pub(crate) use request::check;
 
 use std::fmt::{self, Debug, Display};
 use std::sync::Arc;
 
 use mizzen_object::in_one;
-use mizzen_registry::Future;
+use mizzen_registry::{Future, Registry};
 
 use crate::catalog::Catalog;
 use crate::identity::User;
+use crate::server::Options;
+use authorizers::Asked;
 use impersonate::Habits;
+use metrics::Counts;
 use node::Nodes;
 use rbac::{Rbac, Rule, Sources};
+use webhook::Webhook;
 
 /// All that decides in a server.
 pub(crate) struct Access {
     pub authorizers: Authorizers,
     /// Also asked by itself, for what somebody holds. None where no roles are served.
     pub rbac: Option<Arc<Rbac>>,
+    /// None where no pods are served.
+    nodes: Option<Arc<Nodes>>,
     pub habits: Habits,
+    pub counts: Arc<Counts>,
+    registry: Registry,
+    /// Those that the server was given; they come before all others.
+    first: Vec<Arc<dyn Authorizer>>,
+    /// What the server was started with.
+    started: Authorization,
 }
 
 impl Access {
-    /// Those that the server was given, then who knows nodes if they are to be asked, then roles.
-    pub fn new(catalog: &Catalog, first: &[Arc<dyn Authorizer>], nodes: bool) -> Access {
+    /// Those that the server was given, then those of its authorization.
+    pub fn new(registry: &Registry, catalog: &Catalog, options: &Options) -> Access {
         let rbac = sources(catalog).map(|sources| Arc::new(Rbac::new(sources)));
-        let nodes = nodes.then(|| Nodes::new(catalog)).flatten();
-        let mut authorizers = first.to_vec();
-        authorizers.extend(nodes.map(|nodes| Arc::new(nodes) as Arc<dyn Authorizer>));
-        authorizers.extend(rbac.clone().map(|rbac| rbac as Arc<dyn Authorizer>));
-        Access { authorizers: Authorizers::new(authorizers), rbac, habits: Habits::default() }
+        let access = Access {
+            authorizers: Authorizers::default(),
+            rbac,
+            nodes: Nodes::new(catalog).map(Arc::new),
+            habits: Habits::default(),
+            counts: Arc::default(),
+            registry: registry.clone(),
+            first: options.authorizers.clone(),
+            started: options.authorization.clone(),
+        };
+        access.ask(&options.authorization);
+        access
+    }
+
+    /// From now on these are asked.
+    fn ask(&self, authorization: &Authorization) {
+        let given = self.first.iter().cloned().map(Asked::uncounted);
+        let named = authorization.0.iter().filter_map(|entry| {
+            let counted = self.counts.decisions(entry.mode.word(), &entry.name);
+            Some(Asked::counted(self.authorizer(entry)?, counted))
+        });
+        self.authorizers.replace(given.chain(named).collect());
+    }
+
+    fn authorizer(&self, entry: &Entry) -> Option<Arc<dyn Authorizer>> {
+        Some(match &entry.mode {
+            Mode::Node => self.nodes.clone()?,
+            Mode::Rbac => self.rbac.clone()?,
+            Mode::AlwaysAllow => Arc::new(always::AlwaysAllow),
+            Mode::AlwaysDeny => Arc::new(always::AlwaysDeny),
+            Mode::Webhook(settings) => {
+                Arc::new(Webhook::new(&entry.name, settings.clone(), &self.registry, self.counts.clone()))
+            }
+        })
+    }
+
+    /// Goes by another authorization, unless it lacks, or adds, somebody who must have been there from the start.
+    pub fn replace(&self, authorization: &Authorization) -> Result<(), ConfigurationError> {
+        authorization.check_successor_of(&self.started)?;
+        self.ask(authorization);
+        Ok(())
     }
 }
 
@@ -124,20 +184,51 @@ impl Decision {
     }
 }
 
-/// Why something was decided. Written only when somebody wants to read it.
+/// Why something was decided, and what went wrong on the way. Written only when somebody wants to read it.
 #[derive(Default)]
-pub struct Reason(Option<Box<dyn Display + Send + Sync>>);
+pub struct Reason {
+    text: Option<Box<dyn Display + Send + Sync>>,
+    problem: Option<Box<str>>,
+}
 
 impl Reason {
     /// A reason that knows how to show itself.
     pub fn new(reason: impl Display + Send + Sync + 'static) -> Reason {
-        Reason(Some(Box::new(reason)))
+        Reason { text: Some(Box::new(reason)), problem: None }
+    }
+
+    /// No reason, but something went wrong.
+    pub fn failed(problem: impl Into<Box<str>>) -> Reason {
+        Reason { text: None, problem: Some(problem.into()) }
+    }
+
+    /// The same, and something went wrong.
+    pub fn with_problem(self, problem: impl Into<Box<str>>) -> Reason {
+        Reason { problem: Some(problem.into()), ..self }
+    }
+
+    /// Whether there is nothing to be said.
+    fn is_silent(&self) -> bool {
+        self.text.is_none() && self.problem.is_none()
+    }
+
+    /// What went wrong, if something did. Whoever is not allowed to do something because of it is told so, instead
+    /// of why they may not.
+    pub fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+}
+
+/// A reason that somebody gave in words, perhaps none.
+impl From<String> for Reason {
+    fn from(text: String) -> Reason {
+        if text.is_empty() { Reason::default() } else { Reason::new(text) }
     }
 }
 
 impl Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        self.0.as_ref().map_or(Ok(()), |reason| reason.fmt(f))
+        self.text.as_ref().map_or(Ok(()), |reason| reason.fmt(f))
     }
 }
 
@@ -167,46 +258,6 @@ pub trait Authorizer: Debug + Send + Sync {
     fn rules(&self, user: &User, namespace: &str) -> Rules {
         let _ = (user, namespace);
         Rules { incomplete: true, ..Rules::default() }
-    }
-}
-
-/// Those who decide, in the order in which they are asked.
-#[derive(Debug, Clone, Default)]
-pub struct Authorizers(Vec<Arc<dyn Authorizer>>);
-
-impl Authorizers {
-    /// These and no others.
-    pub fn new(authorizers: Vec<Arc<dyn Authorizer>>) -> Authorizers {
-        Authorizers(authorizers)
-    }
-
-    /// The decision of the first that has an opinion. Where nobody has one, all their reasons.
-    pub async fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
-        if attributes.user.is_master() {
-            return Decision::Allow(Reason::default());
-        }
-        let mut reasons = Vec::new();
-        for authorizer in &self.0 {
-            match authorizer.authorize(attributes).await {
-                Decision::NoOpinion(reason) if reason.0.is_none() => {}
-                Decision::NoOpinion(reason) => reasons.push(reason.to_string()),
-                decision => return decision,
-            }
-        }
-        let silent = reasons.is_empty();
-        Decision::NoOpinion(if silent { Reason::default() } else { Reason::new(reasons.join("\n")) })
-    }
-
-    /// What `user` may do in `namespace`, all authorizers together.
-    pub fn rules(&self, user: &User, namespace: &str) -> Rules {
-        let mut all = Rules::default();
-        for authorizer in &self.0 {
-            let Rules { rules, incomplete, problems } = authorizer.rules(user, namespace);
-            all.rules.extend(rules);
-            all.problems.extend(problems);
-            all.incomplete |= incomplete;
-        }
-        all
     }
 }
 

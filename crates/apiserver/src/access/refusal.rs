@@ -1,9 +1,35 @@
-//! How a refusal reads.
+//! How a refusal reads: that they may not, or that nobody could tell.
 
 use mizzen_object::json::quote;
 use mizzen_object::{GroupResource, Status};
 
 use super::{Attributes, Resource, Target};
+use crate::answer::{self, Answer};
+use crate::request::Request;
+
+/// Why a request is not let through.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// Its user may not.
+    Forbidden(Box<Status>),
+    /// Somebody who had to be asked could not be.
+    Undecided(String),
+}
+
+impl Refusal {
+    /// What the client is told. Kubernetes: that nobody could tell is said in plain words, not in a Status
+    /// (handlers/responsewriters/errors.go).
+    pub fn answer(self, request: &Request) -> Result<Answer, Status> {
+        match self {
+            Refusal::Forbidden(status) => Err(*status),
+            Refusal::Undecided(problem) => {
+                let path = request.uri.path_and_query().map_or("/", |path| path.as_str());
+                let text = format!("Internal Server Error: {}: {problem}\n", quote(path));
+                Ok(answer::text(500, no_html(&text)))
+            }
+        }
+    }
+}
 
 /// 403: who may not do what, and why if there is more to say.
 pub(crate) fn forbidden(attributes: &Attributes, reason: &str) -> Status {
@@ -23,8 +49,7 @@ pub(crate) fn forbidden(attributes: &Attributes, reason: &str) -> Status {
     }
 }
 
-/// `User "jane" cannot list resource "pods" in API group "" in the namespace "default"`. Kubernetes: it must not be
-/// taken for HTML (handlers/responsewriters/errors.go).
+/// `User "jane" cannot list resource "pods" in API group "" in the namespace "default"`.
 fn sentence(attributes: &Attributes) -> String {
     let (user, verb) = (quote(&attributes.user.name), attributes.verb);
     let text = match attributes.target {
@@ -38,6 +63,11 @@ fn sentence(attributes: &Attributes) -> String {
             format!("User {user} cannot {verb} resource {what} in API group {} {place}", quote(group))
         }
     };
+    no_html(&text)
+}
+
+/// A text that nobody can take for HTML.
+pub(crate) fn no_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 

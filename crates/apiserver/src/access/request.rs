@@ -1,24 +1,40 @@
 //! What a request wants to do, as roles put it.
 
-use mizzen_object::Status;
 use mizzen_object::select::FieldSelector;
 use mizzen_object::validate::names;
+use tokio::time::Instant;
 
-use super::{Attributes, Resource, Target, forbidden};
+use super::{Attributes, Decision, Reason, Refusal, Resource, Target, forbidden};
+use crate::audit::Layer;
 use crate::request::{self, Request, ResourcePath};
 use crate::server::Inner;
 
 /// Lets a request through or refuses it.
-pub(crate) async fn check(server: &Inner, request: &Request) -> Result<(), Status> {
+pub(crate) async fn check(server: &Inner, request: &Request) -> Result<(), Refusal> {
     if request.user.is_master() {
+        remember(request, &Decision::Allow(Reason::default()));
         return Ok(());
     }
+    let started = Instant::now();
     let wanted = Wanted::new(request);
     let attributes = wanted.attributes(request);
     let decision = server.access.authorizers.authorize(&attributes).await;
-    match decision.is_allowed() {
-        true => Ok(()),
-        false => Err(forbidden(&attributes, &decision.reason().to_string())),
+    request.record.took(Layer::Authorization, started);
+    remember(request, &decision);
+    let reason = decision.reason();
+    match (decision.is_allowed(), reason.problem()) {
+        (true, _) => Ok(()),
+        (false, Some(problem)) => Err(Refusal::Undecided(problem.into())),
+        (false, None) => Err(Refusal::Forbidden(Box::new(forbidden(&attributes, &reason.to_string())))),
+    }
+}
+
+/// Notes for auditors what was decided, and why.
+fn remember(request: &Request, decision: &Decision) {
+    if request.record.is_open() {
+        let word = if decision.is_allowed() { "allow" } else { "forbid" };
+        request.record.annotate("authorization.k8s.io/decision", word);
+        request.record.annotate("authorization.k8s.io/reason", decision.reason().to_string());
     }
 }
 
@@ -69,7 +85,7 @@ impl Wanted {
 }
 
 /// Kubernetes: a namespace is inside itself (endpoints/request/requestinfo.go).
-fn namespace(path: &ResourcePath) -> &str {
+pub(crate) fn namespace(path: &ResourcePath) -> &str {
     match path.resource.as_str() {
         "namespaces" if path.namespace.is_empty() => &path.name,
         _ => &path.namespace,
@@ -77,7 +93,7 @@ fn namespace(path: &ResourcePath) -> &str {
 }
 
 /// Who lists with a selector for one name asks for that one.
-fn name(request: &Request, path: &ResourcePath) -> String {
+pub(crate) fn name(request: &Request, path: &ResourcePath) -> String {
     if !path.name.is_empty() || !matches!(request.method.as_str(), "GET" | "HEAD") {
         return path.name.to_string();
     }
@@ -86,7 +102,7 @@ fn name(request: &Request, path: &ResourcePath) -> String {
     if names::is_path_segment_name(name).is_empty() { name.to_string() } else { String::new() }
 }
 
-fn verb(request: &Request, path: &ResourcePath) -> &'static str {
+pub(crate) fn verb(request: &Request, path: &ResourcePath) -> &'static str {
     let all = path.name.is_empty();
     match request.method.as_str() {
         _ if path.watch => "watch",

@@ -38,6 +38,7 @@ pub(crate) use service::{Claim, Claims, follow_all};
 pub(crate) use webhook::Webhooks;
 
 use mizzen_object::schema::Struct;
+use mizzen_object::validate::names;
 use mizzen_object::{GroupResource, GroupVersionKind, Status, Value};
 use mizzen_registry::{Future, Gate, Key, ListOptions, Selection};
 
@@ -206,6 +207,15 @@ fn check_with_webhooks<'a>(attributes: &'a Attributes<'a>, new: &'a Value) -> Fu
         let judged = webhook::Attributes::judged(attributes.call, Some(new), attributes.old);
         webhook::validate(&judged).await
     })
+}
+
+/// Notes something for auditors under a name that somebody else has thought of. Kubernetes: one that has no domain, or is no
+/// name at all, is dropped (admission/attributes.go).
+fn annotate(call: &Call, key: &str, text: &str) {
+    let record = &call.request.record;
+    if record.is_open() && key.matches('/').count() == 1 && names::is_qualified_name(key).is_empty() {
+        record.annotate(key, text);
+    }
 }
 
 /// 403: a policy forbids it.

@@ -9,8 +9,8 @@ use mizzen_registry::Future;
 
 use super::{
     Attributes, certificate, check_with_policies, check_with_webhooks, default_class, limits, namespace,
-    node_restriction, pod_resize, pod_security, priority, protection, quota, runtime_class, service_account, taint, toleration,
-    topology, volume_resize,
+    node_restriction, pod_resize, pod_security, priority, protection, quota, runtime_class, service_account,
+    taint, toleration, topology, volume_resize,
 };
 
 /// Something that changes what is written, or refuses it.

@@ -52,7 +52,7 @@ pub(crate) async fn pass_on(server: &Inner, request: &Request, entry: &Entry) ->
         false => sent.await,
     };
     match answered {
-        Ok(response) if response.status() == 101 => upgrade::join(response, asked),
+        Ok(response) if response.status() == 101 => upgrade::join(response, asked, request.record.clone()),
         Ok(response) => inward(response),
         Err(SendError(why)) => plain(503, &format!("error trying to reach service: {why}")),
     }

@@ -9,6 +9,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::copy_bidirectional;
 
 use crate::answer::{Answer, Body};
+use crate::audit::Record;
 use crate::outgoing::Outgoing;
 
 /// What a request has besides its head, as long as nobody took it.
@@ -33,8 +34,8 @@ impl Streams {
     }
 }
 
-/// Lets client and server talk to each other as they like from now on.
-pub(super) fn join(response: Response<Incoming>, client: Option<OnUpgrade>) -> Answer {
+/// Lets client and server talk to each other as they like from now on. The request is over when they have done.
+pub(super) fn join(response: Response<Incoming>, client: Option<OnUpgrade>, record: Record) -> Answer {
     let mut answer = Answer::new(Body::from(""));
     *answer.status_mut() = response.status();
     *answer.headers_mut() = response.headers().clone();
@@ -43,6 +44,7 @@ pub(super) fn join(response: Response<Incoming>, client: Option<OnUpgrade>) -> A
         tokio::spawn(async move {
             let (Ok(server), Ok(client)) = (hyper::upgrade::on(response).await, client.await) else { return };
             let _ = copy_bidirectional(&mut TokioIo::new(client), &mut TokioIo::new(server)).await;
+            drop(record);
         });
     }
     answer

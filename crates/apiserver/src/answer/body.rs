@@ -7,11 +7,17 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 
+use crate::audit::Record;
+
 /// How much of a long list is put together at a time.
 const CHUNK: usize = 256 * 1024;
 
 /// A response body.
-pub struct Body(Kind);
+pub struct Body {
+    kind: Kind,
+    /// What is remembered of its request, which is over when this is.
+    _held: Record,
+}
 
 enum Kind {
     Whole(Option<Bytes>),
@@ -32,39 +38,61 @@ pub(crate) trait Source: Send {
 }
 
 impl Body {
+    fn of(kind: Kind) -> Body {
+        Body { kind, _held: Record::default() }
+    }
+
     /// A body of many pieces.
     pub(crate) fn pieces(pieces: Vec<Bytes>) -> Body {
         let left = pieces.iter().map(|piece| piece.len() as u64).sum();
-        Body(Kind::Pieces { pieces: pieces.into_iter(), left })
+        Body::of(Kind::Pieces { pieces: pieces.into_iter(), left })
     }
 
     /// A body that goes on until its source ends.
     pub(crate) fn stream(source: impl Source + 'static) -> Body {
-        Body(Kind::Stream(Box::pin(source)))
+        Body::of(Kind::Stream(Box::pin(source)))
     }
 
     /// The body of another server's answer, as it comes.
     pub(crate) fn relay(body: Incoming) -> Body {
-        Body(Kind::Relay(body))
+        Body::of(Kind::Relay(body))
+    }
+
+    /// The same body. Its request is not over before it is.
+    pub(crate) fn held(self, record: Record) -> Body {
+        Body { _held: record, ..self }
+    }
+
+    /// Whether it goes on for as long as somebody else likes.
+    pub(crate) fn is_stream(&self) -> bool {
+        matches!(self.kind, Kind::Stream(_) | Kind::Relay(_))
+    }
+
+    /// All of it, if it is in one piece.
+    pub(crate) fn whole(&self) -> Option<&Bytes> {
+        match &self.kind {
+            Kind::Whole(bytes) => bytes.as_ref(),
+            _ => None,
+        }
     }
 
     /// The bytes of a body that is no stream.
     pub(crate) fn into_bytes(self) -> Result<Bytes, Body> {
-        match self.0 {
+        match self.kind {
             Kind::Whole(bytes) => Ok(bytes.unwrap_or_default()),
             Kind::Pieces { pieces, left } => {
                 let mut all = BytesMut::with_capacity(usize::try_from(left).unwrap_or_default());
                 pieces.for_each(|piece| all.extend_from_slice(&piece));
                 Ok(all.freeze())
             }
-            stream => Err(Body(stream)),
+            kind => Err(Body { kind, ..self }),
         }
     }
 }
 
 impl<T: Into<Bytes>> From<T> for Body {
     fn from(bytes: T) -> Body {
-        Body(Kind::Whole(Some(bytes.into())))
+        Body::of(Kind::Whole(Some(bytes.into())))
     }
 }
 
@@ -76,7 +104,7 @@ impl http_body::Body for Body {
         mut self: Pin<&mut Self>,
         context: &mut Context,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let next = match &mut self.0 {
+        let next = match &mut self.kind {
             Kind::Whole(bytes) => bytes.take().filter(|bytes| !bytes.is_empty()),
             Kind::Pieces { pieces, left } => join(pieces, left),
             Kind::Stream(source) => match source.as_mut().poll_next(context) {
@@ -91,7 +119,7 @@ impl http_body::Body for Body {
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.0 {
+        match &self.kind {
             Kind::Whole(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
             Kind::Pieces { left, .. } => *left == 0,
             Kind::Stream(_) => false,
@@ -100,7 +128,7 @@ impl http_body::Body for Body {
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.0 {
+        match &self.kind {
             Kind::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             Kind::Pieces { left, .. } => SizeHint::with_exact(*left),
             Kind::Stream(_) => SizeHint::default(),

@@ -6,7 +6,7 @@ use mizzen_registry::{List, Resource, Revision};
 
 use super::object::{from_text, message, meta_kind, partial};
 use super::table::table;
-use super::{Accept, Answer, Body, Encoding, Form, answer};
+use super::{Accept, Answer, Body, Encoding, Form, answer, keeping};
 use crate::types::Types;
 
 /// A list of a resource's objects.
@@ -19,14 +19,14 @@ pub(crate) fn list(
     now: i64,
 ) -> Answer {
     let metadata = metadata(list);
-    match accept.form {
+    keeping(accept, |accept| match accept.form {
         Form::Table(version) => {
             let text = table(resource, &list.items, Some(&metadata), version, include, now);
             from_text(&meta_kind(version, "Table"), None, text, accept, 200)
         }
         Form::Metadata(version) => partial_list(types, resource, list, &metadata, version, accept),
         Form::Whole => whole(types, resource, list, &metadata, accept),
-    }
+    })
 }
 
 fn metadata(list: &List) -> Value {

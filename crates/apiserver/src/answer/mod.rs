@@ -15,6 +15,7 @@ pub(crate) use negotiate::{Accept, Encoding, Form, Offer, negotiate, negotiate_a
 pub(crate) use object::{message, meta_kind, object, partial, status, status_kind, value};
 pub(crate) use table::{Table, single};
 
+use bytes::Bytes;
 use http::{HeaderValue, Response, header};
 
 /// An answer.
@@ -33,6 +34,21 @@ pub(crate) fn answer(code: u16, content_type: &'static str, body: impl Into<Body
 pub(crate) fn text(code: u16, body: impl Into<Body>) -> Answer {
     let mut answer = answer(code, "text/plain; charset=utf-8", body);
     answer.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    answer
+}
+
+/// The JSON of an answer that is sent in another form.
+#[derive(Clone)]
+pub(crate) struct Text(pub Bytes);
+
+/// Makes an answer, and keeps its JSON beside it if that is wanted and not what is sent.
+fn keeping(accept: Accept, make: impl Fn(Accept) -> Answer) -> Answer {
+    let mut answer = make(Accept { kept: false, ..accept });
+    if accept.kept && (accept.encoding != Encoding::Json || accept.pretty) {
+        let plain = make(Accept { form: accept.form, ..Accept::JSON });
+        let text = plain.into_body().into_bytes().ok();
+        text.and_then(|text| answer.extensions_mut().insert(Text(text)));
+    }
     answer
 }
 

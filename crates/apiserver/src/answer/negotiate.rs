@@ -40,11 +40,14 @@ pub(crate) struct Accept {
     pub encoding: Encoding,
     pub form: Form,
     pub pretty: bool,
+    /// Whether the JSON is kept beside what is sent, for those who remember it.
+    pub kept: bool,
 }
 
 impl Accept {
     /// What the server wants of itself.
-    pub const JSON: Accept = Accept { encoding: Encoding::Json, form: Form::Whole, pretty: false };
+    pub const JSON: Accept =
+        Accept { encoding: Encoding::Json, form: Form::Whole, pretty: false, kept: false };
 
     /// The same without a transformation, for what cannot be transformed.
     pub fn whole(self) -> Accept {
@@ -79,7 +82,7 @@ pub(crate) fn negotiate_among(
 ) -> Result<Accept, Status> {
     let header = headers.get(http::header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let pretty = query.bool("pretty").unwrap_or_else(|| by_a_person(headers));
-    let default = Accept { encoding: Encoding::Json, form: Form::Whole, pretty };
+    let default = Accept { encoding: Encoding::Json, form: Form::Whole, pretty, kept: false };
     if header.trim().is_empty() {
         return Ok(default);
     }

@@ -7,7 +7,7 @@ use mizzen_object::{GroupVersionKind, KindData, Status, Value, json, proto, sche
 use mizzen_registry::{Object, Resource};
 
 use super::table::table;
-use super::{Accept, Answer, Body, Encoding, Form, answer};
+use super::{Accept, Answer, Body, Encoding, Form, answer, keeping};
 use crate::types::Types;
 
 /// An object of a resource.
@@ -20,7 +20,7 @@ pub(crate) fn object(
     now: i64,
     code: u16,
 ) -> Answer {
-    match accept.form {
+    keeping(accept, |accept| match accept.form {
         Form::Whole => {
             let body = whole(resource, object, accept);
             answer(code, accept.encoding.media_type(), body)
@@ -34,7 +34,7 @@ pub(crate) fn object(
             let text = table(resource, std::slice::from_ref(object), None, version, include, now);
             from_text(&meta_kind(version, "Table"), None, text, accept, code)
         }
-    }
+    })
 }
 
 fn whole(resource: &Resource, object: &Object, accept: Accept) -> Body {
@@ -141,6 +141,10 @@ pub(crate) fn value(
     accept: Accept,
     code: u16,
 ) -> Answer {
+    keeping(accept, |accept| written(gvk, ty, value, accept, code))
+}
+
+fn written(gvk: &GroupVersionKind, ty: Option<&Struct>, value: &Value, accept: Accept, code: u16) -> Answer {
     let body: Body = match (accept.encoding, ty) {
         (Encoding::Protobuf, Some(ty)) => proto::encode_object(gvk, ty, value).into(),
         (Encoding::Yaml, _) => yaml::write(value).into(),

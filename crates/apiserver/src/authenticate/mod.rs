@@ -5,26 +5,34 @@
 //! looks at the certificate first. Ours is the stricter way, for it never makes more of a request than it says, and it
 //! lets one connection be used in several names.
 
+mod anonymous;
 mod bootstrap_token;
 mod certificate;
+mod issuer;
 pub mod peer;
 mod static_token;
+mod token_cache;
+mod webhook;
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use http::HeaderMap;
-use mizzen_object::{Status, Str};
+use mizzen_object::{Status, Str, in_one};
 use mizzen_registry::Future;
 
 use crate::identity::User;
 use crate::server::Inner;
-use crate::token::{self, Bearer, ISSUER};
+use crate::token;
+pub use anonymous::Anonymous;
 pub use certificate::identify;
 pub(crate) use certificate::named;
-pub(crate) use peer::Claim;
+pub use issuer::{AuthenticationConfiguration, Issuers};
 pub use peer::Peer;
+pub(crate) use peer::{Caller, Claim};
 pub use static_token::{StaticTokens, TokenFileError};
+pub(crate) use token_cache::TokenCache;
+pub use webhook::{ReviewVersion, TokenWebhook, WebhookOptions};
 
 /// How users may show who they are, besides certificates and service accounts' tokens.
 #[derive(Debug, Clone, Default)]
@@ -35,60 +43,96 @@ pub struct Authentication {
     pub bootstrap_tokens: bool,
     /// Those who know tokens that this server does not, in the order in which they are asked.
     pub others: Vec<Arc<dyn Authenticator>>,
+    /// Where those are let in who show nothing.
+    pub anonymous: Anonymous,
 }
 
 /// One who knows tokens: another server, a database.
 pub trait Authenticator: Debug + Send + Sync {
-    /// Whose token it is; none if it is nobody's.
-    fn authenticate<'a>(&'a self, token: &'a str) -> Future<'a, Option<User>>;
+    /// Whose token it is. `audiences` says whom it must be for, at least one of them.
+    fn authenticate<'a>(&'a self, token: &'a str, audiences: &'a [Str]) -> Future<'a, Verdict>;
 }
 
-/// The user of a request, or why there is none.
-pub(crate) async fn authenticate(server: &Inner, claim: Claim, headers: &HeaderMap) -> Result<User, Status> {
+/// Who shows a token: somebody, or nobody who is known here. The error is why somebody was not let in who seems to be
+/// known, or cannot be asked about; it is for administrators.
+pub type Verdict = Result<Option<Bearer>, String>;
+
+/// Somebody who has shown a token.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bearer {
+    /// Who it is.
+    pub user: User,
+    /// Whom the token is for, of those that were asked for.
+    pub audiences: Vec<Str>,
+}
+
+impl Bearer {
+    /// Somebody with a token that does not say whom it is for: it is for the server itself, so the answer is nobody
+    /// unless that is asked for.
+    pub(crate) fn of_server(user: User, own: &[Str], wanted: &[Str]) -> Option<Bearer> {
+        let audiences: Vec<Str> = wanted.iter().filter(|audience| own.contains(audience)).cloned().collect();
+        (!audiences.is_empty()).then_some(Bearer { user, audiences })
+    }
+}
+
+/// The user of a request to a path, or why there is none.
+pub(crate) async fn authenticate(
+    server: &Inner,
+    claim: Claim,
+    path: &str,
+    headers: &HeaderMap,
+) -> Result<User, Status> {
     match claim {
         Claim::Proved(user) => return Ok(user),
         Claim::Connected(user) if !headers.contains_key(http::header::AUTHORIZATION) => return Ok(user),
         _ => {}
     }
-    match bearer_token(headers) {
-        None if claim == Claim::Failed => Err(Status::unauthorized()),
-        None => Ok(User::anonymous()),
-        Some(token) => match authenticate_token(server, token, &[ISSUER.into()]) {
-            Ok(bearer) => Ok(bearer.user),
-            Err(_) => ask_others(server, token).await.ok_or_else(Status::unauthorized),
-        },
-    }
-}
-
-async fn ask_others(server: &Inner, token: &str) -> Option<User> {
-    for other in &server.options.authentication.others {
-        if let Some(user) = other.authenticate(token).await {
-            return Some(user);
-        }
-    }
-    None
+    let Some(token) = bearer_token(headers) else {
+        let may = claim != Claim::Failed && server.options.authentication.anonymous.allows(path);
+        return if may { Ok(User::anonymous()) } else { Err(Status::unauthorized()) };
+    };
+    let bearer = authenticate_token(server, token, server.options.service_accounts.audiences()).await;
+    bearer.map(|bearer| bearer.user).map_err(|problem| {
+        tracing::debug!(%problem, "a token was refused");
+        Status::unauthorized()
+    })
 }
 
 /// Who shows a token; the error is what an administrator is told. `audiences` says whom the token must be for, at
 /// least one of them.
-pub(crate) fn authenticate_token(server: &Inner, token: &str, audiences: &[Str]) -> Result<Bearer, String> {
-    let options = &server.options.authentication;
-    if let Some(user) = options.tokens.find(token) {
-        return for_us(user, audiences);
+pub(crate) async fn authenticate_token(
+    server: &Inner,
+    token: &str,
+    audiences: &[Str],
+) -> Result<Bearer, String> {
+    let mut problems = vec!["invalid bearer token".to_string()];
+    let mut verdict = ask_us(server, token, audiences, &mut problems);
+    for other in &server.options.authentication.others {
+        if verdict.is_none() {
+            verdict = accept(other.authenticate(token, audiences).await, &mut problems);
+        }
     }
-    token::authenticate(server, token, audiences).or_else(|problem| {
-        let user = options.bootstrap_tokens.then(|| bootstrap_token::find(server, token)).flatten();
-        user.map_or(Err(problem), |user| for_us(user, audiences))
-    })
+    let known = |bearer: Bearer| Bearer { user: bearer.user.authenticated(), ..bearer };
+    verdict.map(known).ok_or_else(|| in_one(problems).unwrap_or_default())
 }
 
-/// A token that does not say whom it is for is for this server.
-fn for_us(mut user: User, audiences: &[Str]) -> Result<Bearer, String> {
-    if !audiences.iter().any(|audience| audience == ISSUER) {
-        return Err("invalid bearer token".into());
-    }
-    user.groups.push("system:authenticated".into());
-    Ok(Bearer { user, audiences: vec![ISSUER.into()] })
+/// Asks those who know tokens without asking anybody else.
+fn ask_us(server: &Inner, token: &str, audiences: &[Str], problems: &mut Vec<String>) -> Option<Bearer> {
+    let options = &server.options.authentication;
+    let for_us = |user| Bearer::of_server(user, server.options.service_accounts.audiences(), audiences);
+    options
+        .tokens
+        .find(token)
+        .and_then(for_us)
+        .or_else(|| accept(token::authenticate(server, token, audiences), problems))
+        .or_else(|| options.bootstrap_tokens.then(|| bootstrap_token::find(server, token))?.and_then(for_us))
+}
+
+fn accept(verdict: Verdict, problems: &mut Vec<String>) -> Option<Bearer> {
+    verdict.unwrap_or_else(|problem| {
+        problems.push(problem);
+        None
+    })
 }
 
 /// Kubernetes: what follows a second space is ignored (request/bearertoken/bearertoken.go).

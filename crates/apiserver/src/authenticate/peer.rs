@@ -3,6 +3,8 @@
 //! Most clients are who their certificate says. A front proxy is somebody else's voice: it says in headers for whom
 //! it asks, and is believed because of its certificate.
 
+use std::net::IpAddr;
+
 use http::HeaderMap;
 use mizzen_object::{Str, Value};
 
@@ -35,6 +37,14 @@ pub(crate) enum Claim {
     Failed,
 }
 
+/// Who is at the other end, and where.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Caller {
+    pub claim: Claim,
+    /// None for who is in the same process.
+    pub address: Option<IpAddr>,
+}
+
 /// The headers of front proxies, which upstream makes options of and everybody sets alike.
 pub(crate) const USER: &str = "x-remote-user";
 /// The header with the user's uid.
@@ -61,12 +71,8 @@ fn spoken_for(headers: &mut HeaderMap) -> Claim {
     let first = texts(headers, USER).into_iter().find(|name| !name.is_empty());
     let Some(name) = first else { return Claim::Failed };
     let uid = texts(headers, UID).into_iter().next().unwrap_or_default();
-    let mut groups = texts(headers, GROUP);
-    // Kubernetes: everybody who is somebody is in this group (authentication/group/authenticated_group_adder.go).
-    if !groups.iter().any(|group| group == "system:authenticated") {
-        groups.push("system:authenticated".into());
-    }
-    let user = User { name, uid, groups, extra: extra(headers, EXTRA) };
+    let groups = texts(headers, GROUP);
+    let user = User { name, uid, groups, extra: extra(headers, EXTRA) }.authenticated();
     for header in [USER, UID, GROUP] {
         headers.remove(header);
     }

@@ -1,43 +1,81 @@
 //! Answers that are good for a while.
+//!
+//! Where there is no room for one more, the one that was asked for least lately goes.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How many answers are kept at most.
-const MAX: usize = 4096;
-
 /// Answers by question.
-pub(super) struct Cache<T> {
-    kept: Mutex<HashMap<String, (Instant, T)>>,
-    lasts: Duration,
+pub(crate) struct Cache<T> {
+    kept: Mutex<Kept<T>>,
+    room: usize,
+}
+
+struct Kept<T> {
+    answers: HashMap<Arc<str>, Answer<T>>,
+    /// Questions by when they were last asked. Invariant: each question is here once, under its answer's turn.
+    turns: BTreeMap<u64, Arc<str>>,
+    next: u64,
+}
+
+struct Answer<T> {
+    answer: T,
+    until: Instant,
+    turn: u64,
 }
 
 impl<T: Clone> Cache<T> {
-    /// Keeps each answer for as long as said.
-    pub fn new(lasts: Duration) -> Cache<T> {
-        Cache { kept: Mutex::default(), lasts }
+    /// Keeps at most `room` answers.
+    pub fn new(room: usize) -> Cache<T> {
+        let kept = Kept { answers: HashMap::new(), turns: BTreeMap::new(), next: 0 };
+        Cache { kept: Mutex::new(kept), room }
     }
 
     /// The answer, if it is still good.
     pub fn get(&self, question: &str) -> Option<T> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.get(question).filter(|(until, _)| *until > Instant::now()).map(|(_, answer)| answer.clone())
+        let mut kept = self.kept();
+        let (question, answer) = kept.take(question)?;
+        if answer.until <= Instant::now() {
+            return None;
+        }
+        let found = answer.answer.clone();
+        kept.put(question, answer.answer, answer.until);
+        Some(found)
     }
 
-    /// Keeps an answer. Where there are too many, what is no longer good goes, and if that is not enough, all.
-    pub fn put(&self, question: String, answer: T) {
-        let now = Instant::now();
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() >= MAX {
-            kept.retain(|_, (until, _)| *until > now);
+    /// Keeps an answer for as long as said.
+    pub fn put(&self, question: String, answer: T, lasts: Duration) {
+        if lasts.is_zero() {
+            return;
         }
-        if kept.len() >= MAX {
-            kept.clear();
+        let mut kept = self.kept();
+        kept.take(&question);
+        kept.put(question.into(), answer, Instant::now() + lasts);
+        while kept.answers.len() > self.room {
+            let Some((_, oldest)) = kept.turns.pop_first() else { break };
+            kept.answers.remove(&oldest);
         }
-        kept.insert(question, (now + self.lasts, answer));
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept<T>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Kept<T> {
+    fn take(&mut self, question: &str) -> Option<(Arc<str>, Answer<T>)> {
+        let (question, answer) = self.answers.remove_entry(question)?;
+        self.turns.remove(&answer.turn);
+        Some((question, answer))
+    }
+
+    fn put(&mut self, question: Arc<str>, answer: T, until: Instant) {
+        self.next += 1;
+        self.turns.insert(self.next, question.clone());
+        self.answers.insert(question, Answer { answer, until, turn: self.next });
     }
 }
 
@@ -47,21 +85,26 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_is_good_for_a_while() {
-        let cache = Cache::new(Duration::from_secs(10));
-        cache.put("who".into(), 1);
+        let cache = Cache::new(4);
+        cache.put("who".into(), 1, Duration::from_secs(10));
+        cache.put("nobody".into(), 2, Duration::ZERO);
         tokio::time::advance(Duration::from_secs(9)).await;
-        assert_eq!(cache.get("who"), Some(1));
+        assert_eq!((cache.get("who"), cache.get("nobody")), (Some(1), None));
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(cache.get("who"), None);
+        assert!(cache.kept().answers.is_empty() && cache.kept().turns.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn answers_are_limited() {
-        let cache = Cache::new(Duration::from_secs(10));
-        for number in 0..=MAX {
-            cache.put(number.to_string(), number);
+    async fn the_answer_that_was_asked_for_least_lately_makes_room() {
+        let (cache, lasts) = (Cache::new(3), Duration::from_secs(10));
+        for number in 0..3 {
+            cache.put(number.to_string(), number, lasts);
         }
-        assert_eq!(cache.kept.lock().unwrap().len(), 1);
-        assert_eq!(cache.get(&MAX.to_string()), Some(MAX));
+        assert_eq!(cache.get("0"), Some(0));
+        cache.put("2".into(), 20, lasts);
+        cache.put("3".into(), 3, lasts);
+        let found: Vec<_> = ["0", "1", "2", "3"].map(|question| cache.get(question)).into();
+        assert_eq!(found, [Some(0), None, Some(20), Some(3)]);
     }
 }

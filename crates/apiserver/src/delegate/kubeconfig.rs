@@ -3,7 +3,7 @@
 //! Files named in it are relative to it; data win over files.
 
 use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::{fmt, fs, io};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,15 +13,25 @@ use mizzen_object::{Value, yaml};
 use crate::outgoing::{Identity, Trust};
 
 /// The current context.
-pub(super) struct Kubeconfig {
+#[derive(Clone)]
+pub(crate) struct Kubeconfig {
     /// `https://host:port`.
     pub url: String,
+    /// The path of the server's URL, which counts where one address is called and no API: `/`, `/authorize`.
+    pub path: String,
     /// `host:port`.
     pub address: String,
     pub server_name: String,
     pub trust: Trust,
     pub identity: Option<Identity>,
     pub token: Option<String>,
+}
+
+/// Tokens are not for logs.
+impl fmt::Debug for Kubeconfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Kubeconfig({}{})", self.url, self.path)
+    }
 }
 
 /// Why a kubeconfig file cannot be used.
@@ -52,8 +62,11 @@ impl Kubeconfig {
         let file = yaml::read(text.as_bytes()).map_err(|error| content(error.to_string()))?.value;
         let context = named(&file, "context", file["current-context"].str()).map_err(content)?;
         let cluster = named(&file, "cluster", context["cluster"].str()).map_err(content)?;
-        let user = named(&file, "user", context["user"].str()).map_err(content)?;
-        let (url, address, host) = place(cluster["server"].str()).map_err(content)?;
+        let user = match context["user"].str() {
+            "" => &Value::Null,
+            user => named(&file, "user", user).map_err(content)?,
+        };
+        let Place { url, path: below, address, host } = place(cluster["server"].str()).map_err(content)?;
         let server_name = match cluster["tls-server-name"].str() {
             "" => host,
             name => name.to_owned(),
@@ -66,7 +79,7 @@ impl Kubeconfig {
             (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
             _ => None,
         };
-        Ok(Kubeconfig { url, address, server_name, trust, identity, token: token(user, path)? })
+        Ok(Kubeconfig { url, path: below, address, server_name, trust, identity, token: token(user, path)? })
     }
 }
 
@@ -81,13 +94,23 @@ fn named<'a>(file: &'a Value, what: &str, name: &str) -> Result<&'a Value, Strin
     entry.map(|entry| &entry[what]).ok_or_else(|| format!("there is no {what} {name:?}"))
 }
 
-/// The server's URL without a path, its address, and its host.
-fn place(server: &str) -> Result<(String, String, String), String> {
+/// Where a server is.
+struct Place {
+    /// Without a path.
+    url: String,
+    path: String,
+    address: String,
+    host: String,
+}
+
+fn place(server: &str) -> Result<Place, String> {
     let refuse = || format!("{server:?} is not the URL of a server");
     let uri: Uri = server.parse().map_err(|_| refuse())?;
     let host = uri.host().filter(|_| uri.scheme_str() == Some("https")).ok_or_else(refuse)?;
     let address = format!("{host}:{}", uri.port_u16().unwrap_or(443));
-    Ok((format!("https://{address}"), address, host.to_owned()))
+    // Kubernetes: a slash at the end of the path does not count.
+    let path = format!("/{}", uri.path().trim_matches('/'));
+    Ok(Place { url: format!("https://{address}"), path, address, host: host.to_owned() })
 }
 
 /// What `FIELD-data` says, else the file that `FIELD` names.
@@ -140,13 +163,19 @@ users: [{name: me, user: {tokenFile: token}}]
     #[test]
     fn files_are_beside_the_file_that_names_them() {
         let file = load(FILE).unwrap();
-        assert_eq!(file.url, "https://api.example.com:443");
+        assert_eq!((file.url.as_str(), file.path.as_str()), ("https://api.example.com:443", "/"));
         assert_eq!(
             (file.address.as_str(), file.server_name.as_str()),
             ("api.example.com:443", "api.example.com")
         );
         assert_eq!(file.trust, Trust::Bundle(b"trusted".to_vec()));
         assert_eq!(file.token.as_deref(), Some("secret"));
+    }
+
+    #[test]
+    fn a_path_counts_and_nobody_need_be_named() {
+        let file = load(&FILE.replace("com/", "com/authorize/").replace(", user: me", "")).unwrap();
+        assert_eq!((file.path.as_str(), file.token), ("/authorize", None));
     }
 
     #[track_caller]

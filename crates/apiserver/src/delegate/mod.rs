@@ -5,11 +5,12 @@
 //! is made of. What they may do a SubjectAccessReview tells. Both answers are kept for some seconds.
 
 mod access;
-mod cache;
-mod kubeconfig;
+pub(crate) mod cache;
+pub(crate) mod kubeconfig;
 mod token;
 mod trust;
 
+pub(crate) use kubeconfig::Kubeconfig;
 pub use kubeconfig::KubeconfigError;
 
 use std::fmt;
@@ -26,17 +27,19 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 use crate::Server;
-use crate::identity::User;
+use crate::authenticate::TokenCache;
 use crate::listen::{MAX_BODY, listen};
 use crate::outgoing::{Client, Identity, Target, whole};
-use cache::Cache;
-use kubeconfig::Kubeconfig;
+pub(crate) use cache::Cache;
+pub(crate) use token::user as reviewed_user;
 use trust::Trusted;
 
 /// How long the main server may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Kubernetes: how long answers are kept (apiserver/pkg/server/options).
 const KEPT: Duration = Duration::from_secs(10);
+/// How many answers are kept.
+const ROOM: usize = 4096;
 /// How long requests under way may take when the server stops.
 const GRACE: Duration = Duration::from_secs(60);
 
@@ -70,7 +73,7 @@ struct Inner {
     /// `https://host:port`.
     url: String,
     token: Option<String>,
-    users: Cache<Option<User>>,
+    users: TokenCache,
     decisions: Cache<(bool, String)>,
 }
 
@@ -104,7 +107,7 @@ pub enum UpstreamError {
 impl Upstream {
     /// The server that the current context of a kubeconfig file names, asked as the user that it names.
     pub fn load(file: &Path, registry: &Registry) -> Result<Upstream, UpstreamError> {
-        let Kubeconfig { url, address, server_name, trust, identity, token } = Kubeconfig::load(file)?;
+        let Kubeconfig { url, address, server_name, trust, identity, token, .. } = Kubeconfig::load(file)?;
         // Whatever identity there is, it is shown.
         let target = Target { address, server_name, trust, as_front_proxy: true, http2: true };
         Ok(Upstream(Arc::new(Inner {
@@ -113,8 +116,8 @@ impl Upstream {
             target,
             url,
             token,
-            users: Cache::new(KEPT),
-            decisions: Cache::new(KEPT),
+            users: TokenCache::new(registry, KEPT),
+            decisions: Cache::new(ROOM),
         })))
     }
 

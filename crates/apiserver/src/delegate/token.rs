@@ -4,46 +4,40 @@ use mizzen_object::{Str, Value, value};
 use mizzen_registry::Future;
 
 use super::Upstream;
-use crate::authenticate::Authenticator;
+use crate::authenticate::{Authenticator, Bearer, Verdict};
 use crate::identity::User;
 
 const PATH: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 
 impl Authenticator for Upstream {
-    fn authenticate<'a>(&'a self, token: &'a str) -> Future<'a, Option<User>> {
-        Box::pin(self.review(token))
+    fn authenticate<'a>(&'a self, token: &'a str, audiences: &'a [Str]) -> Future<'a, Verdict> {
+        Box::pin(self.0.users.or_ask(token, audiences, self.review(token, audiences)))
     }
 }
 
 impl Upstream {
-    async fn review(&self, token: &str) -> Option<User> {
-        if let Some(known) = self.0.users.get(token) {
-            return known;
-        }
+    /// The main server knows whom its tokens must be for, so it is not told.
+    async fn review(&self, token: &str, audiences: &[Str]) -> Verdict {
         let review = value!({
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",
             "spec": { "token": token },
         });
-        match self.ask("POST", PATH, Some(&review)).await {
+        let problem = match self.ask("POST", PATH, Some(&review)).await {
             Ok((201, review)) => {
-                let user = user(&review["status"]);
-                self.0.users.put(token.into(), user.clone());
-                user
+                let bearer = |user| Bearer { user, audiences: audiences.to_vec() };
+                return Ok(user(&review["status"]).map(bearer));
             }
-            Ok((code, status)) => {
-                tracing::warn!(code, message = status["message"].str(), "a TokenReview was refused");
-                None
-            }
-            Err(problem) => {
-                tracing::warn!(%problem, "a token cannot be looked at");
-                None
-            }
-        }
+            Ok((_, status)) => format!("a TokenReview was refused: {}", status["message"].str()),
+            Err(problem) => problem.to_string(),
+        };
+        tracing::warn!(%problem, "a token cannot be looked at");
+        Err(problem)
     }
 }
 
-fn user(status: &Value) -> Option<User> {
+/// Whom the status of a TokenReview names.
+pub(crate) fn user(status: &Value) -> Option<User> {
     let user = &status["user"];
     let groups = user["groups"].list().iter().map(|group| Str::from(group.str())).collect();
     let (name, uid) = (user["username"].str().into(), user["uid"].str().into());

@@ -85,30 +85,9 @@ impl Hook {
         if !query.is_empty() {
             url = format!("{url}?{query}");
         }
-        let response = self.exchange(client, &url, &body, limit).await;
-        let response =
-            response.map_err(|SendError(why)| SendError(format!("Post {}: {why}", json::quote(&url))))?;
-        judge(response, limit).await
-    }
-
-    /// Sends until the server does not ask to come back later.
-    async fn exchange(
-        &self,
-        client: &Client,
-        url: &str,
-        body: &Bytes,
-        limit: Limit,
-    ) -> Result<Response<Incoming>, SendError> {
-        let late = |_| SendError("context deadline exceeded".into());
-        let mut retries = 0;
-        loop {
-            let target = self.target(client, url)?;
-            let request = request(url, body.clone())?;
-            let response = timeout_at(limit.until, client.send(&target, request)).await.map_err(late)??;
-            let Some(pause) = pause(&response).filter(|_| retries < MAX_RETRIES) else { return Ok(response) };
-            retries += 1;
-            timeout_at(limit.until, tokio::time::sleep(pause)).await.map_err(late)?;
-        }
+        let prepared = || Ok((self.target(client, &url)?, request(&url, body.clone())?));
+        let response = exchange(client, limit, prepared).await.map_err(|error| error.of_post(&url))?;
+        judge(response, limit).await.1
     }
 
     fn target(&self, client: &Client, url: &str) -> Result<Target, SendError> {
@@ -126,6 +105,30 @@ impl Hook {
             }
         };
         Ok(Target { address, server_name, trust, as_front_proxy: false, http2 })
+    }
+}
+
+/// Sends until the server does not ask to come back later. Each time it is found out anew where and what.
+pub(super) async fn exchange(
+    client: &Client,
+    limit: Limit,
+    prepared: impl Fn() -> Result<(Target, Request<super::Outgoing>), SendError>,
+) -> Result<Response<Incoming>, SendError> {
+    let late = |_| SendError("context deadline exceeded".into());
+    let mut retries = 0;
+    loop {
+        let (target, request) = prepared()?;
+        let response = timeout_at(limit.until, client.send(&target, request)).await.map_err(late)??;
+        let Some(pause) = pause(&response).filter(|_| retries < MAX_RETRIES) else { return Ok(response) };
+        retries += 1;
+        timeout_at(limit.until, tokio::time::sleep(pause)).await.map_err(late)?;
+    }
+}
+
+impl SendError {
+    /// As Go says it of a POST.
+    pub(super) fn of_post(self, url: &str) -> SendError {
+        SendError(format!("Post {}: {}", json::quote(url), self.0))
     }
 }
 
@@ -151,14 +154,17 @@ fn pause(response: &Response<Incoming>) -> Option<Duration> {
     busy.then(|| Duration::from_secs(seconds))
 }
 
-async fn judge(response: Response<Incoming>, limit: Limit) -> Result<Bytes, SendError> {
+/// The code of an answer, and its body if it is a good one.
+pub(super) async fn judge(response: Response<Incoming>, limit: Limit) -> (u16, Result<Bytes, SendError>) {
     let (head, body) = response.into_parts();
-    let body = read(body, limit).await?;
-    // Kubernetes: 200 to 206 are good answers.
-    if (200..=206).contains(&head.status.as_u16()) {
-        return if body.is_empty() { Err(SendError(nothing(&head))) } else { Ok(body) };
-    }
-    Err(SendError(refusal(head.status.as_u16(), &head.headers, &body)))
+    let code = head.status.as_u16();
+    let outcome = read(body, limit).await.and_then(|body| match code {
+        // Kubernetes: 200 to 206 are good answers.
+        200..=206 if body.is_empty() => Err(SendError(nothing(&head))),
+        200..=206 => Ok(body),
+        _ => Err(SendError(refusal(code, &head.headers, &body))),
+    });
+    (code, outcome)
 }
 
 fn nothing(head: &http::response::Parts) -> String {
@@ -167,7 +173,8 @@ fn nothing(head: &http::response::Parts) -> String {
     format!("0-length response with status code: {} and content type: {kind}", head.status.as_u16())
 }
 
-async fn read(body: Incoming, limit: Limit) -> Result<Bytes, SendError> {
+/// The whole body, if it is not too large and comes in time.
+pub(super) async fn read(body: Incoming, limit: Limit) -> Result<Bytes, SendError> {
     let why = match timeout_at(limit.until, Limited::new(body, limit.bytes).collect()).await {
         Ok(Ok(body)) => return Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {

@@ -1,14 +1,17 @@
 //! How do we call other servers? Webhooks, aggregated API servers and kubelets, over HTTPS.
 //!
 //! A [`Target`] says what is dialled and who must answer there; connections to it are kept and used again. [`Hook`]
-//! posts a review to a webhook and reads its answer as client-go would, [`Client::send`] streams any request.
+//! posts a review to a webhook and reads its answer as client-go would, [`Remote`] does so to the server that a kubeconfig
+//! file names, [`Client::send`] streams any request.
 //! What goes wrong is said in the words of Go's HTTP client (`go.rs`), because upstream shows them to people.
 //!
 //! Invariant: every call has a limit: on dialling, on shaking hands, on the whole (the caller's), and on the answer.
 
 mod connect;
+mod get;
 mod go;
 mod hook;
+mod remote;
 mod service;
 #[cfg(test)]
 mod tests;
@@ -31,6 +34,7 @@ use tokio::time::Instant;
 use crate::catalog::Catalog;
 use connect::Connector;
 pub(crate) use hook::{Hook, Limit};
+pub(crate) use remote::{PostError, Remote};
 pub(crate) use service::{Service, Services};
 pub(crate) use trust::Trust;
 pub use trust::{Anyone, Identity};

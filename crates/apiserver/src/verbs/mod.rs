@@ -88,8 +88,18 @@ pub(crate) async fn answer(
     }
     if let Some(deprecation) = resource.kind().deprecation() {
         notes.warn(deprecation);
+        remember_deprecation(request, resource);
     }
     create::finish(&call, outcome, &notes.take())
+}
+
+/// Notes for auditors that somebody uses what will go.
+fn remember_deprecation(request: &Request, resource: &Resource) {
+    request.record.annotate("k8s.io/deprecated", "true");
+    let gone = resource.kind().deprecated.as_ref().and_then(|old| old.gone.as_ref());
+    if let Some(gone) = gone {
+        request.record.annotate("k8s.io/removed-release", gone.to_string());
+    }
 }
 
 /// The form of the answer.
@@ -101,7 +111,8 @@ fn accept(resource: &Resource, request: &Request, path: &ResourcePath, verb: &st
     let listed = path.name.is_empty() && matches!(verb, "list" | "watch");
     let tables = !path.subresource.is_empty() || !resource.kind().columns.is_empty();
     let offer = Offer { tables, protobuf: !resource.kind().rules.loose };
-    negotiate_among(&request.headers, &request.query, listed, offer)
+    let accept = negotiate_among(&request.headers, &request.query, listed, offer)?;
+    Ok(Accept { kept: request.record.wants_response(), ..accept })
 }
 
 /// Replaces the status of an object that belongs to no namespace, as the server itself.

@@ -1,18 +1,17 @@
 //! Questions that are answered and never stored: who am I, may they do that, whose token is this?
 
-use mizzen_object::select::{FieldSelector, LabelSelector};
 use mizzen_object::{
     Action, Context, GroupVersionKind, Kind, Status, Str, Value, Violations, json, schema, value,
 };
 use mizzen_registry::Object;
 
 use super::{Call, create::finish, create::wipe, set_namespace};
+use crate::access::selector::Selectors;
 use crate::access::{self, Attributes, Decision, Resource, Rules, Target};
 use crate::answer::Answer;
 use crate::authenticate::authenticate_token;
 use crate::identity::User;
 use crate::ownership::Owning;
-use crate::token::ISSUER;
 use crate::{admission, intake, options};
 
 /// Whether objects of this kind are questions.
@@ -31,9 +30,33 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     Owning::new(call).update(None, &mut review);
     let kind = resource.kind();
     admission::admit_other(call, &kind.gvk, &kind.root, &mut review, None).await?;
-    admission::check_other(call, &kind.gvk, &kind.root, &review, None).await?;
-    let outcome = answer(call, &mut review).await.and_then(|()| show(call, review));
+    let outcome = consider(call, &mut review).await.and_then(|()| show(call, review));
     finish(call, outcome, &intake.warnings)
+}
+
+/// Is it a question, may it be asked, what is the answer?
+async fn consider(call: &Call<'_>, review: &mut Value) -> Result<(), Status> {
+    let kind = call.resource.kind();
+    examine(call, review)?;
+    admission::check_other(call, &kind.gvk, &kind.root, review, None).await?;
+    answer(call, review).await;
+    Ok(())
+}
+
+/// Refuses what is no question.
+fn examine(call: &Call, review: &Value) -> Result<(), Status> {
+    let spec = &review["spec"];
+    match call.resource.kind().gvk.kind.as_str() {
+        "SelfSubjectReview" => Ok(()),
+        "SelfSubjectRulesReview" if spec["namespace"].is_empty() => {
+            Err(Status::bad_request("no namespace on request"))
+        }
+        "TokenReview" if spec["token"].is_empty() => {
+            Err(Status::bad_request("token is required for TokenReview in authentication"))
+        }
+        "SelfSubjectRulesReview" | "TokenReview" => Ok(()),
+        _ => validate(call, review),
+    }
 }
 
 fn show(call: &Call, mut review: Value) -> Result<Answer, Status> {
@@ -44,14 +67,11 @@ fn show(call: &Call, mut review: Value) -> Result<Answer, Status> {
     call.object(&Object::unstored(json::to_string(&review).into()), 201)
 }
 
-async fn answer(call: &Call<'_>, review: &mut Value) -> Result<(), Status> {
+async fn answer(call: &Call<'_>, review: &mut Value) {
     match call.resource.kind().gvk.kind.as_str() {
-        "SelfSubjectReview" => {
-            answer_who(call, review);
-            Ok(())
-        }
+        "SelfSubjectReview" => answer_who(call, review),
         "SelfSubjectRulesReview" => answer_rules(call, review),
-        "TokenReview" => answer_token(call, review),
+        "TokenReview" => answer_token(call, review).await,
         _ => answer_access(call, review).await,
     }
 }
@@ -71,17 +91,14 @@ fn user_info(user: &User) -> Value {
     info
 }
 
-fn answer_token(call: &Call, review: &mut Value) -> Result<(), Status> {
+async fn answer_token(call: &Call<'_>, review: &mut Value) {
     let spec = &review["spec"];
-    if spec["token"].is_empty() {
-        return Err(Status::bad_request("token is required for TokenReview in authentication"));
-    }
     let mut audiences: Vec<Str> =
         spec["audiences"].list().iter().map(|audience| audience.str().into()).collect();
     if audiences.is_empty() {
-        audiences.push(ISSUER.into());
+        audiences = call.server.options.service_accounts.audiences().to_vec();
     }
-    let outcome = authenticate_token(call.server, spec["token"].str(), &audiences);
+    let outcome = authenticate_token(call.server, spec["token"].str(), &audiences).await;
     let status = review.entry("status");
     status.set("authenticated", outcome.is_ok());
     match outcome {
@@ -91,37 +108,32 @@ fn answer_token(call: &Call, review: &mut Value) -> Result<(), Status> {
         }
         Err(problem) => status.set("error", problem),
     }
-    Ok(())
 }
 
-fn answer_rules(call: &Call, review: &mut Value) -> Result<(), Status> {
+fn answer_rules(call: &Call, review: &mut Value) {
     let namespace = review["spec"]["namespace"].str();
-    if namespace.is_empty() {
-        return Err(Status::bad_request("no namespace on request"));
-    }
     let rules = call.server.access.authorizers.rules(&call.request.user, namespace);
     *review = Value::object();
     review.set("status", show_rules(&rules));
-    Ok(())
 }
 
-async fn answer_access(call: &Call<'_>, review: &mut Value) -> Result<(), Status> {
-    validate(call, review)?;
+async fn answer_access(call: &Call<'_>, review: &mut Value) {
     let spec = &review["spec"];
     let user = match call.resource.kind().gvk.kind.as_str() {
         "SelfSubjectAccessReview" => call.request.user.clone(),
         _ => subject(spec),
     };
-    let attributes = attributes(&user, spec);
+    let selectors = Selectors::read(&spec["resourceAttributes"]);
+    let attributes = attributes(&user, spec, &selectors);
     let decision = call.server.access.authorizers.authorize(&attributes).await;
-    let mut status =
-        value!({ "allowed": (decision.is_allowed()), "reason": (decision.reason().to_string()) });
+    let reason = decision.reason();
+    let mut status = value!({ "allowed": (decision.is_allowed()), "reason": (reason.to_string()) });
     if matches!(decision, Decision::Deny(_)) {
         status.set("denied", true);
     }
-    status.set("evaluationError", selector_problems(&spec["resourceAttributes"]).join("; "));
+    let problems = reason.problem().map(str::to_owned).into_iter().chain(selectors.problems);
+    status.set("evaluationError", problems.collect::<Vec<_>>().join("; "));
     review.set("status", status);
-    Ok(())
 }
 
 /// Kubernetes: the refusal of a question names no kind (registry/authorization).
@@ -149,7 +161,7 @@ fn subject(spec: &Value) -> User {
 }
 
 /// What a question is about.
-fn attributes<'a>(user: &'a User, spec: &'a Value) -> Attributes<'a> {
+fn attributes<'a>(user: &'a User, spec: &'a Value, selectors: &'a Selectors) -> Attributes<'a> {
     let page = &spec["nonResourceAttributes"];
     let wanted = &spec["resourceAttributes"];
     if wanted.is_null() {
@@ -163,8 +175,8 @@ fn attributes<'a>(user: &'a User, spec: &'a Value) -> Attributes<'a> {
         subresource: wanted["subresource"].str(),
         namespace: wanted["namespace"].str(),
         name: wanted["name"].str(),
-        fields: wanted["fieldSelector"]["rawSelector"].str(),
-        labels: wanted["labelSelector"]["rawSelector"].str(),
+        fields: &selectors.fields,
+        labels: &selectors.labels,
     });
     Attributes { user, verb: wanted["verb"].str(), target }
 }
@@ -197,35 +209,4 @@ fn show_rules(all: &Rules) -> Value {
         status.set("evaluationError", access::aggregate(&all.problems));
     }
     status
-}
-
-/// What could not be made of the selectors in a question.
-fn selector_problems(attributes: &Value) -> Vec<String> {
-    let field = |requirement: &Value| {
-        matches!(requirement["operator"].str(), "In" | "NotIn") && requirement["values"].list().len() == 1
-    };
-    let label = |requirement: &Value| {
-        matches!(requirement["operator"].str(), "In" | "NotIn" | "Exists" | "DoesNotExist")
-    };
-    let fields =
-        selector_problem(attributes, "fieldSelector", |raw| FieldSelector::parse(raw).is_ok(), field);
-    let labels =
-        selector_problem(attributes, "labelSelector", |raw| LabelSelector::parse(raw).is_ok(), label);
-    fields.into_iter().chain(labels).collect()
-}
-
-fn selector_problem(
-    attributes: &Value,
-    name: &str,
-    is_text: impl Fn(&str) -> bool,
-    is_requirement: impl Fn(&Value) -> bool,
-) -> Option<String> {
-    let selector = &attributes[name];
-    let (raw, requirements) = (selector["rawSelector"].str(), selector["requirements"].list());
-    let n_good = requirements.iter().filter(|requirement| is_requirement(requirement)).count();
-    if (raw.is_empty() || is_text(raw)) && n_good == requirements.len() {
-        return None;
-    }
-    let partially = if n_good > 0 { "partially " } else { "" };
-    Some(format!("spec.resourceAttributes.{name} {partially}ignored due to parse error"))
 }

@@ -10,7 +10,7 @@ use mizzen_registry::{Key, Object};
 use super::{Call, create::finish, set_namespace};
 use crate::answer::{self, Answer, Form, not_acceptable};
 use crate::ownership::Owning;
-use crate::token::{ISSUER, Signer, issue};
+use crate::token::{Signer, issue};
 use crate::{admission, intake, options};
 
 /// The lifetime that a kubelet asks for in the name of an unsuspecting pod, and what it gets.
@@ -68,7 +68,8 @@ fn fill(call: &Call, token: &mut Value) -> Result<(), Status> {
     }
     metadata.set("creationTimestamp", time::from_unix(now));
     if token["spec"]["audiences"].is_empty() {
-        token.entry("spec").set("audiences", vec![Value::from(ISSUER)]);
+        let audiences = call.server.options.service_accounts.audiences();
+        token.entry("spec").set("audiences", Value::List(audiences.iter().map(Value::from).collect()));
     }
     validate(call, token)?;
     let bound = bound(call, &token["spec"]["boundObjectRef"])?;
@@ -201,7 +202,9 @@ fn signed(
 ) -> Result<Value, Status> {
     let (metadata, spec) = (&token["metadata"], &token["spec"]);
     let seconds = spec["expirationSeconds"].int();
-    let ours = spec["audiences"].list().iter().all(|audience| audience.str() == ISSUER);
+    let accounts = &call.server.options.service_accounts;
+    let is_own = |audience: &Value| accounts.audiences().iter().any(|own| own == audience.str());
+    let ours = spec["audiences"].list().iter().all(is_own);
     let extended = seconds == UNSUSPECTING && !bound["pod"].is_null() && ours;
     if extended {
         bound.set("warnafter", now + seconds);
@@ -211,11 +214,13 @@ fn signed(
     let mut claims = value!({
         "exp": (now + if extended { EXTENDED } else { seconds }),
         "iat": now,
-        "iss": ISSUER,
+        "iss": (accounts.issuer()),
         "jti": (uuid(call.server.registry.random())),
         "nbf": now,
         "sub": (format!("system:serviceaccount:{}:{}", metadata["namespace"].str(), metadata["name"].str()))
     });
+    let credential = format!("JTI={}", claims["jti"].str());
+    call.request.record.annotate("authentication.kubernetes.io/issued-credential-id", credential);
     claims.set("aud", spec["audiences"].clone());
     claims.set("kubernetes.io", bound);
     let text = issue(signer, &claims).ok_or_else(|| Status::internal("failed to generate token"))?;

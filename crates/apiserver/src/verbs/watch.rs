@@ -19,6 +19,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval_at, sle
 use super::Call;
 use super::frames::{Frames, json_frame};
 use crate::answer::{self, Accept, Answer, Body, Encoding, Form, Source, Table};
+use crate::fairness::Held;
 use crate::metrics::Gauge;
 use crate::options;
 use crate::server::Inner;
@@ -43,8 +44,14 @@ pub(crate) async fn watch(call: &Call<'_>) -> Result<Answer, Status> {
 
     let stream = match server.registry.watch(resource, options).await {
         Ok(watch) => {
+            let mut held = request.turn.take();
+            if watch.progress().is_some() {
+                held.begun();
+            }
             let (feed, announces) = (Feed::Store(Box::new(watch)), initial == Some(true) && bookmarks);
-            Stream::new(server, feed, writer, lasts, bookmarks, announces)
+            let mut stream = Stream::new(server, feed, writer, lasts, bookmarks, announces);
+            stream.held = held;
+            stream
         }
         // Kubernetes: a version that is no more is told in the stream, not by the status code.
         Err(status) if status.code == 410 => Stream::failed(server, writer, lasts, &status),
@@ -59,7 +66,10 @@ pub(super) fn watch_own(call: &Call<'_>, events: Receiver<Event>) -> Result<Answ
     let asked = request.query.int("timeoutSeconds").map_err(Status::bad_request)?;
     let writer = Writer::new(call);
     let lasts = duration(asked, server.registry.random());
-    let stream = Stream::new(server, Feed::Own(events), writer, lasts, false, false);
+    let mut stream = Stream::new(server, Feed::Own(events), writer, lasts, false, false);
+    stream.held = request.turn.take();
+    // What was there at the start cannot be told from what came later.
+    stream.held.begun();
     Ok(answer::answer(200, stream_type(*accept), Body::stream(stream)))
 }
 
@@ -115,6 +125,8 @@ struct Stream {
     first: Option<Bytes>,
     last_version: Revision,
     gauge: Gauge,
+    /// Its place, until what was there at the start has been sent.
+    held: Held,
 }
 
 impl Stream {
@@ -144,6 +156,7 @@ impl Stream {
             first: None,
             last_version: Revision::ZERO,
             gauge,
+            held: Held::default(),
         }
     }
 
@@ -160,6 +173,7 @@ impl Stream {
             first,
             last_version: Revision::ZERO,
             gauge: server.metrics.watching(writer.resource.kind()),
+            held: Held::default(),
             writer,
         }
     }
@@ -178,10 +192,12 @@ impl Stream {
                 Event::Object(change, object) => {
                     frames.push(self.writer.event(change.word(), &object, now));
                 }
-                Event::Initial(version) if self.announces => {
-                    frames.push(self.writer.bookmark(version, true, now));
+                Event::Initial(version) => {
+                    self.held.begun();
+                    if self.announces {
+                        frames.push(self.writer.bookmark(version, true, now));
+                    }
                 }
-                Event::Initial(_) => {}
             }
         }
         join(frames)

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use mizzen_apiserver::access::{Authorization, Entry, Mode};
 use mizzen_apiserver::{Options, Plugins, User};
 use mizzen_registry::{Bounds, Store, StoreOptions};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
@@ -148,7 +149,8 @@ async fn a_claims_status_is_all_that_a_node_changes_of_it() {
     let pod = format!(r#"{{"metadata":{{"name":"p"}},"spec":{{"nodeName":"n1",{spec}}}}}"#);
     rig.post(PODS, &pod).await.expect(201);
     let status = format!("{claims}/c/status");
-    let grown = r#"{"status":{"capacity":{"storage":"2Gi"},"conditions":[{"type":"Resizing","status":"True"}]}}"#;
+    let grown =
+        r#"{"status":{"capacity":{"storage":"2Gi"},"conditions":[{"type":"Resizing","status":"True"}]}}"#;
     as_node(&rig, "n1", "PATCH", &status, grown).await.expect(200);
     let more = r#"{"metadata":{"labels":{"a":"b"}},"status":{"phase":"Lost"}}"#;
     let refused = as_node(&rig, "n1", "PATCH", &status, more).await.expect(403);
@@ -178,7 +180,9 @@ async fn rules_of_nodes_are_not_all_told() {
 
 #[tokio::test(start_paused = true)]
 async fn without_the_authorizer_a_node_has_what_roles_give_it() {
-    let rig = Rig::with(Options { authorize_nodes: false, ..options() }).await;
+    let rig =
+        Rig::with(Options { authorization: Authorization(vec![Entry::plain(Mode::Rbac)]), ..options() })
+            .await;
     as_node(&rig, "n1", "GET", "/api/v1/nodes/n1", "").await.expect(403);
     as_node(&rig, "n1", "GET", "/api/v1/namespaces/default/services", "").await.expect(403);
 }

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use http::header;
 use http_body_util::BodyExt as _;
 use mizzen_apiserver::access::{Attributes, Authorizer, Decision, Reason};
-use mizzen_apiserver::authenticate::Authenticator;
+use mizzen_apiserver::authenticate::{Authenticator, Bearer, Verdict};
 use mizzen_apiserver::delegate::Upstream;
 use mizzen_apiserver::extend::{Admit, Asked, Below, Storage};
 use mizzen_apiserver::{Builder, Server, User};
-use mizzen_object::{Context, Hooks, Status, Value, Violations, value};
+use mizzen_object::{Context, Hooks, Status, Str, Value, Violations, value};
 use mizzen_registry::{Future, Store, WatchChange};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
@@ -404,9 +404,10 @@ fn what_makes_no_sense_is_said_before_anything_is_served() {
 struct Porter;
 
 impl Authenticator for Porter {
-    fn authenticate<'a>(&'a self, token: &'a str) -> Future<'a, Option<User>> {
-        let user = (token == "secret").then(|| User { name: "list".into(), ..User::default() });
-        Box::pin(async { user })
+    fn authenticate<'a>(&'a self, token: &'a str, audiences: &'a [Str]) -> Future<'a, Verdict> {
+        let user = User { name: "list".into(), ..User::default() };
+        let known = (token == "secret").then(|| Bearer { user, audiences: audiences.to_vec() });
+        Box::pin(async { Ok(known) })
     }
 }
 

@@ -122,7 +122,7 @@ impl Rig {
         self.send_as(User::master("admin"), &[], method, path, body).await
     }
 
-    async fn send_as(
+    pub async fn send_as(
         &self,
         user: User,
         more: &[(&'static str, &str)],

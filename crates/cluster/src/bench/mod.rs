@@ -7,6 +7,7 @@
 //! Invariant: the generator speaks only HTTP and knows nothing of the server, so that figures compare between servers.
 //! It measures, so it reads the real clock and is not part of the simulation.
 
+mod account;
 mod bodies;
 mod client;
 mod definition;
@@ -52,6 +53,9 @@ Examples:
 
   # does the cost stay flat while the store grows?
   mizzen bench --kubeconfig admin.conf --scale 1000,10000,100000
+
+  # what access costs: the same by a service account, whom a role lets do it
+  mizzen bench --kubeconfig admin.conf --only configmaps/create --as-service-account --server-pid $(pidof mizzen)
 
   # 100 deployments of 100 replicas, until all pods are ready
   mizzen bench --kubeconfig admin.conf --loops rollout --server-pid $(pidof mizzen)
@@ -143,6 +147,10 @@ pub struct Options {
     /// Only: run this command five times, measure the time until /readyz answers 200, and stop it with SIGTERM.
     #[arg(long, value_name = "COMMAND", conflicts_with = "only")]
     start: Option<String>,
+
+    /// Put the load on as a service account whom a role lets do so, instead of as the user of the kubeconfig file.
+    #[arg(long, conflicts_with_all = ["loops", "start"])]
+    as_service_account: bool,
 
     /// Threads of the load generator; on a machine shared with the server one leaves it the most.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = positive)]

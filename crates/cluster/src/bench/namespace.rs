@@ -7,9 +7,9 @@ use hyper::StatusCode;
 use serde_json::{Value, json};
 
 use super::client::{Call, CallError};
-use super::definition;
 use super::objects::{Collection, Kind, count_json};
 use super::session::Session;
+use super::{account, definition};
 
 /// Objects deleted by one request: few enough to be done long before upstream's 60 s are over.
 const SWEEP: u64 = 2000;
@@ -65,6 +65,11 @@ pub(crate) async fn remove(session: &Session) -> Result<(), CallError> {
     }
     unless(StatusCode::NOT_FOUND, session.call(&definition::removal(&session.namespace)).await)?;
     session.call(&Call::delete(format!("{path}/serviceaccounts"))).await?;
+    if session.options.as_service_account {
+        for removal in account::removals(&session.namespace) {
+            session.call(&removal).await?;
+        }
+    }
 
     tokio::time::sleep(NAMESPACE_CONTROLLER).await;
     let namespace = match session.call(&Call::get(&path)).await {

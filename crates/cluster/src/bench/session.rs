@@ -2,8 +2,8 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::Mutex;
@@ -20,7 +20,7 @@ use super::{BenchError, Options};
 /// Shared by all workloads.
 pub(crate) struct Session {
     pub options: Options,
-    pub endpoint: Endpoint,
+    endpoint: Endpoint,
     pub servers: Processes,
     pub namespace: String,
     /// Whether the namespace may exist.
@@ -28,6 +28,10 @@ pub(crate) struct Session {
     pub progress: Progress,
     /// One per client; a workload borrows as many as it needs.
     pub connections: Vec<Arc<Mutex<Connection>>>,
+    /// For what is not measured.
+    own: Arc<Mutex<Connection>>,
+    /// Who puts the load on, if it is not the user of the kubeconfig file.
+    account: OnceLock<Endpoint>,
     turns: AtomicU64,
 }
 
@@ -39,6 +43,10 @@ impl Session {
         let servers = Processes::new(options.server_pid.clone());
         servers.cpu()?;
         let connections = connect(&endpoint, &options).await?;
+        let own = match options.as_service_account {
+            true => Arc::new(Mutex::new(endpoint.connect().await?)),
+            false => connections[0].clone(),
+        };
         Ok(Self {
             namespace: format!("bench-{:08x}", random() as u32),
             has_namespace: AtomicBool::new(false),
@@ -48,7 +56,23 @@ impl Session {
             endpoint,
             servers,
             connections,
+            own,
+            account: OnceLock::new(),
         })
+    }
+
+    /// Whom the load goes to, as who puts it on.
+    pub fn endpoint(&self) -> &Endpoint {
+        self.account.get().unwrap_or(&self.endpoint)
+    }
+
+    /// From now on the load is put on as whoever this leads to.
+    pub async fn connect_as(&self, account: Endpoint) -> Result<(), BenchError> {
+        for (connection, other) in self.connections.iter().zip(connect(&account, &self.options).await?) {
+            std::mem::swap(&mut *connection.lock().await, &mut *other.lock().await);
+        }
+        let _ = self.account.set(account);
+        Ok(())
     }
 
     /// Fills in what the report says about the server.
@@ -77,7 +101,7 @@ impl Session {
 
     /// A call outside any measurement.
     pub async fn call(&self, call: &Call) -> Result<hyper::body::Bytes, CallError> {
-        self.connections[0].lock().await.fetch(call).await
+        self.own.lock().await.fetch(call).await
     }
 
     /// A number that no update has used: the server cannot mistake it for an update that changes nothing.

@@ -181,7 +181,8 @@ mod tests {
     #[test]
     fn nodes_see_pods_together_and_change_nothing() {
         let objects = objects_of_nodes();
-        let rules: Vec<String> = objects.iter().flat_map(|wanted| wanted.object["rules"].list()).map(json::to_string).collect();
+        let rules: Vec<String> =
+            objects.iter().flat_map(|wanted| wanted.object["rules"].list()).map(json::to_string).collect();
         assert_eq!(rules, [r#"{"verbs":["list","watch"],"resources":["nodes","pods"],"apiGroups":[""]}"#]);
         assert_eq!(objects[1].object.at("subjects")[0]["name"].str(), "system:node-agent");
     }

@@ -1,5 +1,5 @@
-//! The priority levels and flow schemas that every cluster has, read from `data/flow.yaml`. Their status is kept by
-//! `flow_status`.
+//! The priority levels and flow schemas that every cluster has, read from `data/flow.yaml`. The server keeps their
+//! status.
 
 use mizzen_object::{Value, value, yaml};
 

@@ -283,7 +283,11 @@ mod tests {
     fn a_node_has_to_do_with_what_its_pods_use() {
         let table = full();
         let check = |node: &str, kind, namespace: &str, name: &str, expected: bool| {
-            assert_eq!(table.relates(node, kind, namespace, name), expected, "{node} {kind:?} {namespace}/{name}");
+            assert_eq!(
+                table.relates(node, kind, namespace, name),
+                expected,
+                "{node} {kind:?} {namespace}/{name}"
+            );
         };
         check("node-7", Kind::Pod, "default", "pod-207", true);
         check("node-7", Kind::Pod, "other", "pod-207", false);

@@ -52,7 +52,9 @@ impl Nodes {
         let Target::Resource(wanted) = &attributes.target else { return refuse("".into()) };
         match judge(node, attributes.verb, wanted) {
             Verdict::Allow => Decision::Allow(Reason::default()),
-            Verdict::IfRelated(kind) if self.relates(node, kind, wanted) => Decision::Allow(Reason::default()),
+            Verdict::IfRelated(kind) if self.relates(node, kind, wanted) => {
+                Decision::Allow(Reason::default())
+            }
             Verdict::IfRelated(_) => {
                 refuse(format!("no relationship found between node '{node}' and this object").into())
             }

@@ -165,12 +165,12 @@ fn itself(node: &str, verb: &str, wanted: &Resource) -> Verdict {
         ("", "create" | "update" | "patch") | ("status", "update" | "patch") => Allow,
         ("", "get" | "list" | "watch") => match wanted.name {
             name if name == node => Allow,
-            "" => {
-                Verdict::Refuse(format!("node '{node}' cannot read all nodes, only its own Node object").into())
-            }
-            name => {
-                Verdict::Refuse(format!("node '{node}' cannot read '{name}', only its own Node object").into())
-            }
+            "" => Verdict::Refuse(
+                format!("node '{node}' cannot read all nodes, only its own Node object").into(),
+            ),
+            name => Verdict::Refuse(
+                format!("node '{node}' cannot read '{name}', only its own Node object").into(),
+            ),
         },
         _ => refuse(""),
     }
@@ -208,7 +208,8 @@ mod tests {
         let name = words.next().unwrap_or_default();
         let (namespace, name) = name.split_once('/').unwrap_or(("", name));
         let fields = words.next().unwrap_or_default();
-        let wanted = Resource { group, resource, subresource, namespace, name, fields, ..Resource::default() };
+        let wanted =
+            Resource { group, resource, subresource, namespace, name, fields, ..Resource::default() };
         let found = match judge("n1", verb, &wanted) {
             Allow => "yes".into(),
             Verdict::IfRelated(kind) => format!("if {kind:?}"),

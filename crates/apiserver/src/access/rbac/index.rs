@@ -17,7 +17,8 @@ impl Index {
     /// An index of nothing; it is filled when it is first read.
     pub fn new(sources: Sources) -> Index {
         let Sources { roles, cluster_roles, role_bindings, cluster_role_bindings } = sources;
-        let source = |resource: Resource, take, clear| Source { follower: Follower::new(resource), clear, take };
+        let source =
+            |resource: Resource, take, clear| Source { follower: Follower::new(resource), clear, take };
         Index(Followed::new([
             source(roles, Table::role, |table| table.clear_local(|scope| scope.roles.clear())),
             source(cluster_roles, Table::role, |table| table.cluster.roles.clear()),

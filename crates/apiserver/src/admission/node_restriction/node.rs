@@ -48,9 +48,7 @@ fn check_new(asked: &Asked, new: &Value, node: &str) -> Result<(), Status> {
     }
     match forbidden_labels(new, &Value::Null) {
         labels if labels.is_empty() => Ok(()),
-        labels => {
-            asked.refuse(format!("node {node} is not allowed to set the following labels: {labels}"))
-        }
+        labels => asked.refuse(format!("node {node} is not allowed to set the following labels: {labels}")),
     }
 }
 

@@ -62,8 +62,9 @@ pub(super) fn check(asked: &Asked) -> Result<(), Status> {
         }
         _ => {
             let operation = quote(asked.operation());
-            let why =
-                format!("unexpected operation {operation}, node {node} can only create and delete mirror pods");
+            let why = format!(
+                "unexpected operation {operation}, node {node} can only create and delete mirror pods"
+            );
             asked.refuse(why)
         }
     }
@@ -212,7 +213,10 @@ mod tests {
     #[test]
     fn what_a_pod_needs_is_said_by_the_first_reference() {
         check("{}", Ok(None));
-        check(r#"{"serviceAccountName":"a","volumes":[{"secret":{"secretName":"s"}}]}"#, Ok(Some("serviceaccounts")));
+        check(
+            r#"{"serviceAccountName":"a","volumes":[{"secret":{"secretName":"s"}}]}"#,
+            Ok(Some("serviceaccounts")),
+        );
         check(r#"{"imagePullSecrets":[{"name":"s"}]}"#, Ok(Some("secrets")));
         check(r#"{"containers":[{"envFrom":[{"configMapRef":{"name":"c"}}]}]}"#, Ok(Some("configmaps")));
         check(r#"{"resourceClaims":[{"name":"c"}]}"#, Ok(Some("resourceclaims")));

@@ -84,7 +84,8 @@ async fn check_audience(asked: &Asked<'_>, audiences: &[Value], pod: &Value) -> 
 fn wants(asked: &Asked, pod: &Value, audience: &str) -> Result<bool, String> {
     let mut problems = Vec::new();
     for volume in pod["spec"]["volumes"].list() {
-        let projected = volume["projected"]["sources"].list().iter().map(|source| &source["serviceAccountToken"]);
+        let projected =
+            volume["projected"]["sources"].list().iter().map(|source| &source["serviceAccountToken"]);
         if projected.filter(|token| !token.is_null()).any(|token| token["audience"].str() == audience) {
             return Ok(true);
         }
@@ -114,9 +115,8 @@ fn driver_wants(asked: &Asked, pod: &Value, volume: &Value, audience: &str) -> R
 fn driver_of_claim(asked: &Asked, claim: &str) -> Result<String, String> {
     let missing = |status: Status| status.message;
     let namespace = asked.attributes.namespace();
-    let claim = asked
-        .find("persistentvolumeclaim", "persistentvolumeclaims", namespace, claim)
-        .map_err(missing)?;
+    let claim =
+        asked.find("persistentvolumeclaim", "persistentvolumeclaims", namespace, claim).map_err(missing)?;
     let name = claim["spec"]["volumeName"].str();
     let volume = asked.find("persistentvolume", "persistentvolumes", "", name).map_err(missing)?;
     Ok(match volume["spec"]["csi"]["driver"].str() {

@@ -69,13 +69,19 @@ fn check_pod(attributes: &Attributes, pod: &Value) -> Result<(), Status> {
     let policy = policy_here(attributes).ok_or_else(|| {
         Status::internal(format!("failed to lookup namespace \"{}\"", attributes.namespace()))
     })?;
-    if policy.is_privileged() || attributes.old.is_some_and(|old| !is_significant(pod, old)) {
+    if policy.is_privileged() {
+        note(attributes, "enforce-policy", || policy.enforce.to_string());
+        return Ok(());
+    }
+    if attributes.old.is_some_and(|old| !is_significant(pod, old)) {
         return Ok(());
     }
     let pod = Pod::of(pod);
-    if has_exempt_runtime(attributes, &pod) {
+    if is_exempt_by_runtime(attributes, &pod) {
         return Ok(());
     }
+    note(attributes, "enforce-policy", || policy.enforce.to_string());
+    audit(attributes, &pod, policy.audit);
     let found = pod.findings(policy.enforce);
     if found.is_empty() {
         warn(attributes, &pod, policy.warn);
@@ -92,15 +98,33 @@ fn check_template(attributes: &Attributes, template: &Value) {
     }
     let Some(policy) = policy_here(attributes) else { return };
     let pod = Pod::of(template);
-    if !has_exempt_runtime(attributes, &pod) {
+    if !is_exempt_by_runtime(attributes, &pod) {
+        audit(attributes, &pod, policy.audit);
         warn(attributes, &pod, policy.warn);
+    }
+}
+
+/// Notes something for auditors, if there are any.
+fn note(attributes: &Attributes, key: &str, text: impl FnOnce() -> String) {
+    let record = &attributes.call.request.record;
+    if record.is_open() {
+        record.annotate(&format!("pod-security.kubernetes.io/{key}"), text());
+    }
+}
+
+fn audit(attributes: &Attributes, pod: &Pod, standard: Standard) {
+    if attributes.call.request.record.is_open() {
+        let found = pod.findings(standard);
+        if !found.is_empty() {
+            note(attributes, "audit-violations", || would_violate(standard, &found));
+        }
     }
 }
 
 fn warn(attributes: &Attributes, pod: &Pod, standard: Standard) {
     let found = pod.findings(standard);
     if !found.is_empty() {
-        attributes.call.notes.warn(format!("would violate PodSecurity \"{standard}\": {}", details(&found)));
+        attributes.call.notes.warn(would_violate(standard, &found));
     }
 }
 
@@ -111,8 +135,23 @@ fn configuration<'a>(attributes: &Attributes<'a>) -> &'a PodSecurity {
 fn is_exempt(attributes: &Attributes) -> bool {
     let exempt = configuration(attributes);
     let user = attributes.call.request.user.name.as_str();
-    exempt.namespaces.iter().any(|name| name == attributes.namespace())
-        || exempt.users.iter().any(|name| name == user && !user.is_empty())
+    let reason = if exempt.namespaces.iter().any(|name| name == attributes.namespace()) {
+        "namespace"
+    } else if exempt.users.iter().any(|name| name == user && !user.is_empty()) {
+        "user"
+    } else {
+        return false;
+    };
+    note(attributes, "exempt", || reason.into());
+    true
+}
+
+fn is_exempt_by_runtime(attributes: &Attributes, pod: &Pod) -> bool {
+    let is_exempt = has_exempt_runtime(attributes, pod);
+    if is_exempt {
+        note(attributes, "exempt", || "runtimeClass".into());
+    }
+    is_exempt
 }
 
 fn has_exempt_runtime(attributes: &Attributes, pod: &Pod) -> bool {
@@ -249,6 +288,10 @@ fn by_importance(attributes: &Attributes, pods: Vec<Value>) -> Vec<Value> {
 
 fn reasons(found: &[Finding]) -> String {
     found.iter().map(|finding| finding.reason).collect::<Vec<_>>().join(", ")
+}
+
+fn would_violate(standard: Standard, found: &[Finding]) -> String {
+    format!("would violate PodSecurity \"{standard}\": {}", details(found))
 }
 
 fn details(found: &[Finding]) -> String {

@@ -30,6 +30,17 @@ pub(super) enum Action {
     Audit,
 }
 
+impl Action {
+    /// As bindings call it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Action::Deny => "Deny",
+            Action::Warn => "Warn",
+            Action::Audit => "Audit",
+        }
+    }
+}
+
 /// Where parameters are.
 #[derive(Debug)]
 struct Reference {

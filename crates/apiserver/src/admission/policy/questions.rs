@@ -72,7 +72,9 @@ impl Questions {
         };
         let attributes = Attributes { user: &user, verb: &question.verb, target: target(&question.target) };
         let decision = self.server.access.authorizers.authorize(&attributes).await;
-        Decision { allowed: decision.is_allowed(), reason: decision.reason().to_string(), error: None }
+        let reason = decision.reason();
+        let error = reason.problem().map(str::to_owned);
+        Decision { allowed: decision.is_allowed(), reason: reason.to_string(), error }
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) struct Policy {
     /// What must hold for the policy to have a say at all.
     pub conditions: Vec<Expression>,
     pub validations: Vec<Validation>,
-    pub annotations: Vec<Expression>,
+    pub annotations: Vec<(Str, Expression)>,
     pub mutations: Vec<Mutation>,
 }
 
@@ -83,7 +83,15 @@ impl Policy {
             reinvoked: spec["reinvocationPolicy"].str() == "IfNeeded",
             variables,
             conditions: texts("matchConditions", "expression", Wanted::Bool),
-            annotations: texts("auditAnnotations", "valueExpression", Wanted::TextOrNull),
+            annotations: spec["auditAnnotations"]
+                .list()
+                .iter()
+                .map(|item| {
+                    let text = item["valueExpression"].str();
+                    let expression = Expression::new(&compiler, text, scope, Wanted::TextOrNull);
+                    (item["key"].str().into(), expression)
+                })
+                .collect(),
             validations: spec["validations"]
                 .list()
                 .iter()

@@ -1,6 +1,8 @@
 //! Validating policies: what must hold of a request, and what follows if it does not.
 
-use mizzen_object::{Cause, Status, Str, Value, cel};
+use std::collections::BTreeMap;
+
+use mizzen_object::{Cause, Status, Str, Value, cel, json, value};
 use mizzen_registry::Key;
 
 use super::binding::{Action, Binding};
@@ -8,11 +10,13 @@ use super::configuration::Bound;
 use super::scene::{BUDGET, OutOfBudget, Scene, Sight};
 use super::spec::{Expression, Policy, Validation};
 use super::{conditions, is_exempt};
-use crate::admission::forbidden_for;
 use crate::admission::webhook::Attributes;
+use crate::admission::{annotate, forbidden_for};
 
 /// The longest message that an expression may compute.
 const MAX_MESSAGE: usize = 5 * 1024;
+/// The longest note for auditors.
+const MAX_NOTE: usize = 10 * 1024;
 
 /// Asks the policies that a write concerns. All of them are heard, for they may want to warn; of several refusals the
 /// client gets the first.
@@ -40,19 +44,28 @@ struct Hearing<'a> {
 struct Objection {
     message: String,
     reason: Str,
+    /// The validation that does not hold, by its place.
+    at: usize,
 }
 
 impl Objection {
     fn new(message: impl Into<String>) -> Objection {
-        Objection { message: message.into(), reason: "Invalid".into() }
+        Objection { message: message.into(), reason: "Invalid".into(), at: 0 }
     }
 }
 
-/// What a policy says: what is held against the request, and what went wrong with notes for auditors, which is held
-/// against it whatever the binding says.
+/// What a policy says: what is held against the request, and what auditors are told.
 #[derive(Default)]
 struct Opinion {
     objections: Vec<Objection>,
+    notes: Notes,
+}
+
+/// What a policy has to say to auditors.
+#[derive(Default)]
+struct Notes {
+    texts: Vec<(Str, String)>,
+    /// What went wrong with them, which is held against the request whatever the binding says.
     failures: Vec<String>,
 }
 
@@ -61,7 +74,7 @@ impl Opinion {
     fn failed(policy: &Policy, why: String) -> Opinion {
         match policy.ignores_failure {
             true => Opinion::default(),
-            false => Opinion { objections: vec![Objection::new(why)], failures: Vec::new() },
+            false => Opinion { objections: vec![Objection::new(why)], ..Opinion::default() },
         }
     }
 }
@@ -77,7 +90,7 @@ impl Hearing<'_> {
                 return Ok(());
             }
         };
-        let mut scene = None;
+        let (mut scene, mut told) = (None, BTreeMap::default());
         for binding in &bound.bindings {
             let params = match binding.params(policy, attributes).await {
                 Ok(params) => params,
@@ -94,9 +107,13 @@ impl Hearing<'_> {
                     scene.namespace = namespace(attributes)?;
                     scene.params = params;
                     let opinion = opinion(policy, scene).await;
+                    collect(&mut told, &opinion.notes);
                     self.weigh(policy, binding, opinion);
                 }
             }
+        }
+        for (key, texts) in told {
+            annotate(attributes.call, &format!("{}/{key}", policy.name), &texts.join(", "));
         }
         Ok(())
     }
@@ -117,13 +134,33 @@ impl Hearing<'_> {
                     "Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding}': {message}"
                 ));
             }
+            if binding.actions.contains(&Action::Audit) {
+                self.remember(policy, binding, &objection);
+            }
             if binding.actions.contains(&Action::Deny) {
                 self.refuse(policy, Some(binding), objection);
             }
         }
-        for failure in opinion.failures {
+        for failure in opinion.notes.failures {
             self.refuse(policy, Some(binding), Objection::new(failure));
         }
+    }
+
+    /// Notes for auditors what does not hold. Kubernetes: of several they are told the first.
+    fn remember(&self, policy: &Policy, binding: &Binding, objection: &Objection) {
+        if !self.attributes.call.request.record.is_open() {
+            return;
+        }
+        let actions = binding.actions.iter().map(|action| Value::from(action.word())).collect::<Vec<_>>();
+        let failure = value!({
+            "message": (objection.message.as_str()),
+            "policy": (&policy.name),
+            "binding": (&binding.name),
+            "expressionIndex": (objection.at as i64),
+            "validationActions": actions,
+        });
+        let text = json::to_string(&Value::List(vec![failure]));
+        annotate(self.attributes.call, "validation.policy.admission.k8s.io/validation_failure", &text);
     }
 
     fn refuse(&mut self, policy: &Policy, binding: Option<&Binding>, objection: Objection) {
@@ -184,8 +221,8 @@ async fn opinion(policy: &Policy, scene: &Scene) -> Opinion {
         Ok(objections) => objections,
         Err(error) => return Opinion::failed(policy, error.to_string()),
     };
-    match failed_annotations(policy, scene).await {
-        Ok(failures) => Opinion { objections, failures },
+    match notes(policy, scene).await {
+        Ok(notes) => Opinion { objections, notes },
         Err(error) => Opinion::failed(policy, error.to_string()),
     }
 }
@@ -199,15 +236,16 @@ async fn objections(policy: &Policy, scene: &Scene) -> Result<Vec<Objection>, Ou
     let messages = messages(policy, scene, left).await;
     let each = policy.validations.iter().zip(verdicts).enumerate();
     let objections = each.filter_map(|(at, (validation, verdict))| match (verdict, &messages) {
-        (Err(why), _) => (!policy.ignores_failure).then(|| Objection::new(why)),
+        (Err(why), _) => (!policy.ignores_failure).then(|| Objection { at, ..Objection::new(why) }),
         // Kubernetes: even what holds is held against the request if there is nothing left to say why.
         (Ok(_), Err(error)) => {
-            (!policy.ignores_failure).then(|| Objection::new(format!("failed messageExpression: {error}")))
+            let why = format!("failed messageExpression: {error}");
+            (!policy.ignores_failure).then(|| Objection { at, ..Objection::new(why) })
         }
         (Ok(true), Ok(_)) => None,
         (Ok(false), Ok(messages)) => {
             let message = messages.get(at).cloned().flatten();
-            Some(Objection { message: validation.message(message), reason: validation.reason.clone() })
+            Some(Objection { message: validation.message(message), reason: validation.reason.clone(), at })
         }
     });
     Ok(objections.collect())
@@ -235,15 +273,41 @@ impl Validation {
     }
 }
 
-/// What is wrong with notes for auditors; there are no auditors who would want the others.
-async fn failed_annotations(policy: &Policy, scene: &Scene) -> Result<Vec<String>, OutOfBudget> {
+/// What auditors are told.
+async fn notes(policy: &Policy, scene: &Scene) -> Result<Notes, OutOfBudget> {
     if policy.annotations.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Notes::default());
     }
-    let expressions: Vec<&Expression> = policy.annotations.iter().collect();
+    let expressions: Vec<&Expression> = policy.annotations.iter().map(|(_, expression)| expression).collect();
     // Kubernetes: an annotation may name the authorizer, but there is none (policy/validating/validator.go).
     let sight = Sight { authorizer: false, ..Sight::ALL };
-    let (results, _) = scene.evaluate(&policy.variables, &expressions, sight, BUDGET, |_| ()).await?;
-    let failures = results.into_iter().filter_map(Result::err);
-    Ok(if policy.ignores_failure { Vec::new() } else { failures.collect() })
+    let text = |value: &cel::Value| value.as_str().map(|text| text.trim().to_owned());
+    let (results, _) = scene.evaluate(&policy.variables, &expressions, sight, BUDGET, text).await?;
+    let mut notes = Notes::default();
+    for ((key, _), result) in policy.annotations.iter().zip(results) {
+        match result {
+            Ok(text) => {
+                notes.texts.extend(text.filter(|text| !text.is_empty()).map(|text| (key.clone(), cut(text))))
+            }
+            Err(why) if !policy.ignores_failure => notes.failures.push(why),
+            Err(_) => {}
+        }
+    }
+    Ok(notes)
+}
+
+/// A note that is not too long.
+fn cut(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(MAX_NOTE));
+    text
+}
+
+/// Bindings may have different things to say under one name.
+fn collect(told: &mut BTreeMap<Str, Vec<String>>, notes: &Notes) {
+    for (key, text) in &notes.texts {
+        let texts = told.entry(key.clone()).or_default();
+        if !texts.contains(text) {
+            texts.push(text.clone());
+        }
+    }
 }

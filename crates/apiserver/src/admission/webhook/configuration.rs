@@ -65,8 +65,9 @@ impl Hooks {
     fn new(revision: Revision, configurations: &[Value]) -> Hooks {
         let each = configurations.iter().flat_map(|configuration| {
             let name = configuration["metadata"]["name"].str();
-            configuration["webhooks"].list().iter().map(move |hook| Arc::new(Webhook::parse(name, hook)))
+            configuration["webhooks"].list().iter().map(move |hook| Webhook::parse(name, hook))
         });
+        let each = each.enumerate().map(|(index, webhook)| Arc::new(Webhook { index, ..webhook }));
         let all: Vec<Arc<Webhook>> = each.collect();
         let index = Index::new(all.iter().map(|webhook| &webhook.matching));
         Hooks { revision, all, index }
@@ -82,6 +83,10 @@ impl Hooks {
 pub(crate) struct Webhook {
     /// Its own name.
     pub name: Str,
+    /// The name of its configuration.
+    pub configuration: Str,
+    /// How many come before it.
+    pub index: usize,
     /// By which it is known from one round to the next.
     pub id: Str,
     pub matching: Matching,
@@ -105,6 +110,8 @@ impl Webhook {
         let timeout = webhook["timeoutSeconds"].as_int().and_then(|seconds| u64::try_from(seconds).ok());
         Webhook {
             name: name.into(),
+            configuration: configuration.into(),
+            index: 0,
             id: format!("{configuration}/{name}").into(),
             matching: Matching::of_webhook(webhook),
             ignores_failure: webhook["failurePolicy"].str() == "Ignore",

@@ -14,6 +14,7 @@ mod configuration;
 pub(super) mod matching;
 mod mutate;
 mod rejection;
+mod remember;
 mod review;
 mod validate;
 

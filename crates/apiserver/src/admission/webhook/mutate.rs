@@ -13,7 +13,9 @@ use super::attributes::Attributes;
 use super::call::{Failure, out_of_time, prepare};
 use super::matching::{Invocation, candidates, invocation};
 use super::rejection::rejection;
+use super::remember;
 use super::review::Verdict;
+use crate::audit::Layer;
 use crate::intake;
 
 /// Calls the webhooks that a write concerns, and once more those that want to see what others made of it.
@@ -45,7 +47,7 @@ impl Rounds {
         let Some(object) = object else {
             for webhook in candidates {
                 if let Some(invocation) = invocation(&webhook, attributes).await? {
-                    self.call(attributes, invocation).await?;
+                    self.call(attributes, invocation, second).await?;
                 }
             }
             return Ok(false);
@@ -61,7 +63,7 @@ impl Rounds {
             if second && !self.due.contains(&webhook.id) {
                 continue;
             }
-            if let Some(changed) = self.call(&now, invocation).await? {
+            if let Some(changed) = self.call(&now, invocation, second).await? {
                 self.changed();
                 any = true;
                 *object = changed;
@@ -83,19 +85,24 @@ impl Rounds {
         &self,
         attributes: &Attributes<'_>,
         invocation: Invocation,
+        second: bool,
     ) -> Result<Option<Value>, Status> {
         let invocation = Arc::new(invocation);
         let webhook = &invocation.webhook;
+        let (started, round) = (Instant::now(), usize::from(second));
         let outcome = match prepare(attributes, &invocation).await {
             Ok(prepared) => prepared.call(true).await,
             Err(failure) => Err(failure),
         };
         let outcome = match outcome {
-            Ok(verdict) => judge(attributes, &invocation, &verdict).await,
+            Ok(verdict) => judge(attributes, &invocation, &verdict, round).await,
             Err(failure) => Err(failure),
         };
+        attributes.call.request.record.took(Layer::MutatingWebhook, started);
+        remember::mutated(attributes, webhook, round, matches!(outcome, Ok(Some(_))));
         match outcome {
             Err(Failure::Call(why)) if webhook.ignores_failure => {
+                remember::failed_open(attributes, "mutation", round, webhook.index, webhook);
                 tracing::warn!(webhook = %webhook.name, %why, "failed calling webhook, failing open");
                 match Instant::now() < attributes.call.until {
                     true => Ok(None),
@@ -112,11 +119,10 @@ async fn judge(
     attributes: &Attributes<'_>,
     invocation: &Invocation,
     verdict: &Verdict,
+    round: usize,
 ) -> Result<Option<Value>, Failure> {
     let name = &invocation.webhook.name;
-    for warning in &verdict.warnings {
-        attributes.call.notes.warn(warning);
-    }
+    remember::note(attributes, &invocation.webhook, verdict);
     if !verdict.allowed {
         return Err(Failure::Refused(rejection(name, &verdict.status)));
     }
@@ -138,6 +144,7 @@ async fn judge(
     patch.apply(&mut shown).map_err(|error| internal(error.to_string()))?;
     let taken = attributes.taken_back(&shown, &invocation.resource).await;
     let patched = taken.map_err(Failure::Refused)?;
+    remember::patched(attributes, &invocation.webhook, round, &verdict.patch);
     Ok((patched != *object).then_some(patched))
 }
 

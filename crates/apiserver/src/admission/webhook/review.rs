@@ -96,6 +96,8 @@ pub(super) struct Verdict {
     /// The Status with which it refuses, `null` if it has none.
     pub status: Value,
     pub warnings: Vec<String>,
+    /// What it has to say to auditors: texts by name, `null` if nothing.
+    pub annotations: Value,
     pub patch: Vec<u8>,
     /// How the patch is to be read.
     pub patch_type: String,
@@ -158,6 +160,7 @@ pub(super) fn verify(review: &Value, version: &str, uid: &str, mutating: bool) -
         allowed: response["allowed"].bool(),
         status: response["status"].clone(),
         warnings: texts("warnings"),
+        annotations: response["auditAnnotations"].clone(),
         patch,
         patch_type,
     })

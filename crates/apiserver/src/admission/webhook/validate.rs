@@ -11,7 +11,9 @@ use super::call::{Failure, out_of_time, prepare};
 use super::configuration::Webhook;
 use super::matching::{candidates, invocation};
 use super::rejection::rejection;
+use super::remember;
 use super::review::Verdict;
+use crate::audit::Layer;
 
 /// Asks the webhooks that a write concerns. Of several refusals the client gets that of the first webhook.
 pub(crate) async fn validate(attributes: &Attributes<'_>) -> Result<(), Status> {
@@ -29,6 +31,7 @@ pub(crate) async fn validate(attributes: &Attributes<'_>) -> Result<(), Status> 
     if Instant::now() >= attributes.call.until {
         return Err(out_of_time());
     }
+    let started = Instant::now();
     let mut outcomes = vec![Ok(()); calls.len()];
     let mut running = JoinSet::new();
     for (at, invocation) in calls.iter().enumerate() {
@@ -39,11 +42,15 @@ pub(crate) async fn validate(attributes: &Attributes<'_>) -> Result<(), Status> 
     }
     while let Some(done) = running.join_next().await {
         let (at, verdict) = done.map_err(Status::internal)?;
-        for warning in verdict.as_ref().map_or(&[][..], |verdict| &verdict.warnings) {
-            attributes.call.notes.warn(warning);
+        if let Ok(verdict) = &verdict {
+            remember::note(attributes, &calls[at].webhook, verdict);
+        }
+        if matches!(verdict, Err(Failure::Call(_))) && calls[at].webhook.ignores_failure {
+            remember::failed_open(attributes, "validating", 0, at, &calls[at].webhook);
         }
         outcomes[at] = settle(&calls[at].webhook, verdict);
     }
+    attributes.call.request.record.took(Layer::ValidatingWebhook, started);
     outcomes.into_iter().collect()
 }
 

@@ -13,7 +13,7 @@ use super::meter::settle;
 use super::objects::{Collection, Kind};
 use super::report::{Outcome, Report};
 use super::session::Session;
-use super::{BenchError, Options, chain, definition, namespace};
+use super::{BenchError, Options, account, chain, definition, namespace};
 use list::Form;
 pub(crate) use loops::Loop;
 
@@ -119,6 +119,9 @@ pub(crate) fn check_names(options: &Options) -> Result<(), BenchError> {
 pub(crate) async fn run(session: &Arc<Session>, report: &mut Report) -> Result<(), BenchError> {
     session.describe(report).await?;
     namespace::create(session).await?;
+    if session.options.as_service_account {
+        account::act(session).await?;
+    }
     report.head();
     if !session.options.scale.is_empty() {
         scale::run(session, report).await;

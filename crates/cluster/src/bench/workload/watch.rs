@@ -41,7 +41,7 @@ pub(super) async fn run(
 
     let board = Arc::new(Board::new());
     let mut watchers = Watchers::open(session, collection, &version, n_watchers, &board).await?;
-    let mut connection = session.endpoint.connect().await?;
+    let mut connection = session.endpoint().connect().await?;
     settle(&session.servers).await?;
     let line = session.progress.line(&name, None);
     let meter = Meter::start(&session.servers)?;
@@ -198,7 +198,7 @@ impl Watchers {
         let most_streams = session.options.streams_per_connection;
         let mut watchers = Self { tasks: JoinSet::new(), _connections: Vec::new() };
         while watchers.len() < n_watchers {
-            let mut connection = session.endpoint.connect().await?;
+            let mut connection = session.endpoint().connect().await?;
             let mut n_streams = 0;
             // Asked each time: the server's limit is known only after its first answers.
             while watchers.len() < n_watchers && n_streams < most_streams.min(connection.max_streams()) {

@@ -1,12 +1,23 @@
 //! Who is let in, besides those with certificates and service accounts' tokens.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
-use clap::Args;
-use mizzen_apiserver::authenticate::{Authentication, StaticTokens};
+use clap::{Args, ValueEnum};
+use mizzen_apiserver::ServiceAccounts;
+use mizzen_apiserver::authenticate::{
+    Anonymous, Authentication, AuthenticationConfiguration, Authenticator, Issuers, ReviewVersion,
+    StaticTokens, TokenWebhook, WebhookOptions,
+};
+use mizzen_object::Str;
+use mizzen_object::time::duration_nanos;
+use mizzen_registry::Registry;
 
+use super::oidc::OidcArgs;
 use super::{refused, text};
 use crate::compose::ComposeError;
+use crate::reload::follow;
 
 /// The arguments of authentication.
 #[derive(Args, Clone)]
@@ -17,17 +28,146 @@ pub struct AuthenticationArgs {
     /// Let in whoever shows a token that is kept as a secret of the type bootstrap.kubernetes.io/token
     #[arg(long)]
     enable_bootstrap_token_auth: bool,
+    /// Whose tokens count and where those are let in who show nothing: an AuthenticationConfiguration in YAML or
+    /// JSON, which is read again when it changes
+    #[arg(long, value_name = "FILE")]
+    authentication_config: Option<PathBuf>,
+    /// Let in those who show nothing, as system:anonymous, where roles allow it [default: true]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    anonymous_auth: Option<bool>,
+    /// Let in those whose tokens a webhook knows: a kubeconfig that says where it is
+    #[arg(long, value_name = "FILE")]
+    authentication_token_webhook_config_file: Option<PathBuf>,
+    /// Which version of TokenReview the webhook speaks
+    #[arg(long, value_name = "VERSION", value_enum, default_value = "v1beta1")]
+    authentication_token_webhook_version: Version,
+    /// How long an answer of the webhook is good
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "2m")]
+    authentication_token_webhook_cache_ttl: Duration,
+    #[command(flatten)]
+    oidc: OidcArgs,
+}
+
+/// A version of TokenReview.
+#[derive(Clone, Copy, ValueEnum)]
+enum Version {
+    V1,
+    V1beta1,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let nanos = duration_nanos(text).map_err(|error| error.to_string())?;
+    u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| "it is negative".into())
 }
 
 impl AuthenticationArgs {
     /// All ways in.
-    pub fn authentication(&self) -> Result<Authentication, ComposeError> {
-        let bootstrap_tokens = self.enable_bootstrap_token_auth;
-        Ok(Authentication { tokens: self.tokens()?, bootstrap_tokens, ..Authentication::default() })
+    pub fn authentication(
+        &self,
+        registry: &Registry,
+        accounts: &ServiceAccounts,
+    ) -> Result<Authentication, ComposeError> {
+        let (issuers, said) = self.issuers(registry, accounts)?;
+        let webhook = self.webhook(registry, accounts)?;
+        let others: [Option<Arc<dyn Authenticator>>; 2] =
+            [issuers.map(|it| it as Arc<dyn Authenticator>), webhook.map(|it| it as Arc<dyn Authenticator>)];
+        Ok(Authentication {
+            tokens: self.tokens()?,
+            bootstrap_tokens: self.enable_bootstrap_token_auth,
+            others: others.into_iter().flatten().collect(),
+            anonymous: self.anonymous(said)?,
+        })
     }
 
     fn tokens(&self) -> Result<StaticTokens, ComposeError> {
         let Some(file) = &self.token_auth_file else { return Ok(StaticTokens::default()) };
         StaticTokens::parse(&text(file)?).map_err(|error| refused(file, error.to_string()))
+    }
+
+    /// Issuers of tokens, and what is said of those who show nothing.
+    fn issuers(
+        &self,
+        registry: &Registry,
+        accounts: &ServiceAccounts,
+    ) -> Result<(Option<Arc<Issuers>>, Option<Anonymous>), ComposeError> {
+        let own = accounts.audiences();
+        match (&self.authentication_config, self.oidc.is_given()) {
+            (None, false) => Ok((None, None)),
+            (None, true) => {
+                let read = AuthenticationConfiguration::read(&self.oidc.configuration()?, &accounts.issuers)
+                    .map_err(|why| refused(Path::new("--oidc-issuer-url"), why))?;
+                let issuers = Issuers::new(registry, read, self.oidc.algorithms()?, own);
+                Ok((Some(Arc::new(issuers)), None))
+            }
+            (Some(file), true) => {
+                let why = "authentication-config file and oidc-* flags are mutually exclusive";
+                Err(refused(file, why.into()))
+            }
+            (Some(file), false) => {
+                let content = text(file)?;
+                let mut read = AuthenticationConfiguration::read(&content, &accounts.issuers)
+                    .map_err(|why| refused(file, why))?;
+                let anonymous = read.anonymous.take();
+                let issuers = Arc::new(Issuers::new(registry, read, Vec::new(), own));
+                let changed = reload(issuers.clone(), accounts.issuers.clone(), anonymous.clone());
+                tokio::spawn(follow(file.clone(), content, changed));
+                Ok((Some(issuers), anonymous))
+            }
+        }
+    }
+
+    fn webhook(
+        &self,
+        registry: &Registry,
+        accounts: &ServiceAccounts,
+    ) -> Result<Option<Arc<TokenWebhook>>, ComposeError> {
+        let Some(file) = &self.authentication_token_webhook_config_file else { return Ok(None) };
+        let options = WebhookOptions {
+            version: match self.authentication_token_webhook_version {
+                Version::V1 => ReviewVersion::V1,
+                Version::V1beta1 => ReviewVersion::V1Beta1,
+            },
+            lasts: self.authentication_token_webhook_cache_ttl,
+            audiences: accounts.audiences().to_vec(),
+        };
+        let webhook = TokenWebhook::load(file, registry, options);
+        webhook.map(|webhook| Some(Arc::new(webhook))).map_err(|error| refused(file, error.to_string()))
+    }
+
+    /// Either the file says it or the argument, not both.
+    fn anonymous(&self, said: Option<Anonymous>) -> Result<Anonymous, ComposeError> {
+        match (said, self.anonymous_auth) {
+            (Some(_), Some(_)) => {
+                let why = "anonymous: Forbidden: --anonymous-auth flag cannot be set when anonymous field is configured in authentication configuration file";
+                Err(refused(Path::new("--anonymous-auth"), why.into()))
+            }
+            (Some(said), None) => Ok(said),
+            (None, Some(false)) => Ok(Anonymous::Nowhere),
+            (None, _) => Ok(Anonymous::Everywhere),
+        }
+    }
+}
+
+/// Takes over what a file says anew, or goes on as before if that makes no sense.
+fn reload(issuers: Arc<Issuers>, disallowed: Vec<Str>, said: Option<Anonymous>) -> impl FnMut(&str) {
+    move |text| match reread(text, &disallowed, &said) {
+        Ok(read) => {
+            issuers.replace(read);
+            tracing::info!("reloaded authentication config");
+        }
+        Err(problem) => tracing::error!(problem, "failed to validate authentication config"),
+    }
+}
+
+/// Reads a file that has changed. Kubernetes: where those are let in who show nothing cannot change.
+fn reread(
+    text: &str,
+    disallowed: &[Str],
+    said: &Option<Anonymous>,
+) -> Result<AuthenticationConfiguration, String> {
+    let read = AuthenticationConfiguration::read(text, disallowed)?;
+    match read.anonymous == *said {
+        true => Ok(read),
+        false => Err("anonymous: Forbidden: changed from initial configuration file".into()),
     }
 }

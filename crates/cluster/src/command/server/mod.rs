@@ -1,8 +1,13 @@
 //! Where and how a server runs: the arguments, and a file for each of its parts that has many.
 
 mod admission;
+mod audit;
 mod authentication;
+mod authorization;
 mod encryption;
+mod fairness;
+mod oidc;
+mod service_accounts;
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -12,8 +17,12 @@ use mizzen_object::{Value, yaml};
 
 use crate::compose::ComposeError;
 use admission::AdmissionArgs;
+use audit::AuditArgs;
 use authentication::AuthenticationArgs;
+use authorization::AuthorizationArgs;
 use encryption::EncryptionArgs;
+use fairness::FairnessArgs;
+use service_accounts::ServiceAccountArgs;
 
 /// Where and how a server runs.
 #[derive(Args, Clone)]
@@ -41,9 +50,17 @@ pub struct ServerArgs {
     #[command(flatten)]
     pub authentication: AuthenticationArgs,
     #[command(flatten)]
+    pub service_accounts: ServiceAccountArgs,
+    #[command(flatten)]
+    pub authorization: AuthorizationArgs,
+    #[command(flatten)]
+    pub fairness: FairnessArgs,
+    #[command(flatten)]
     pub admission: AdmissionArgs,
     #[command(flatten)]
     pub encryption: EncryptionArgs,
+    #[command(flatten)]
+    pub audit: AuditArgs,
 }
 
 impl ServerArgs {

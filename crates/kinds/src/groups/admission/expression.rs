@@ -63,7 +63,7 @@ impl Refusal {
     }
 
     /// Says it about a field.
-    pub(super) fn tell(&self, expression: &str, path: &Path, violations: &mut Violations) {
+    pub fn tell(&self, expression: &str, path: &Path, violations: &mut Violations) {
         match self.internal {
             true => violations.push(Reason::Internal, path, format!("Internal error: {}", self.detail)),
             false => violations.invalid(path, expression, &self.detail),
@@ -93,16 +93,10 @@ impl Compiler {
 
     /// Compiles an expression.
     pub fn compile(&self, text: &str, scope: Scope, wanted: Wanted) -> Result<Program, Refusal> {
-        let program = match &self.variables {
-            None => scope.environment().compile(text),
-            Some(variables) => self.environment(scope, variables).compile(text),
-        };
-        let program = program.map_err(|error| match error {
-            RefuseError::Compile(issues) => Refusal::invalid(format!("compilation failed: {issues}")),
-            RefuseError::Program(_) => Refusal { internal: true, detail: error.to_string() },
-        })?;
-        wanted.check(program.result_type())?;
-        Ok(program)
+        match &self.variables {
+            None => compile_in(scope.environment(), text, wanted),
+            Some(variables) => compile_in(&self.environment(scope, variables), text, wanted),
+        }
     }
 
     /// Compiles a variable, which later expressions can use even if there is something wrong with it.
@@ -117,6 +111,16 @@ impl Compiler {
         let base = self.typed.as_ref().unwrap_or_else(|| scope.environment()).clone();
         base.with_fields(VARIABLES, variables.clone()).with_variable("variables", Type::object(VARIABLES))
     }
+}
+
+/// Compiles an expression that has other variables than those of admission.
+pub fn compile_in(environment: &Environment, text: &str, wanted: Wanted) -> Result<Program, Refusal> {
+    let program = environment.compile(text).map_err(|error| match error {
+        RefuseError::Compile(issues) => Refusal::invalid(format!("compilation failed: {issues}")),
+        RefuseError::Program(_) => Refusal { internal: true, detail: error.to_string() },
+    })?;
+    wanted.check(program.result_type())?;
+    Ok(program)
 }
 
 const VARIABLES: &str = "kubernetes.variables";

@@ -1,0 +1,37 @@
+//! Two who need not know who asks: one allows everything, the other nothing.
+
+use std::sync::Arc;
+
+use mizzen_registry::Future;
+
+use super::{Attributes, Authorizer, Decision, Reason, Rule, Rules};
+use crate::identity::User;
+
+/// Allows everything.
+#[derive(Debug)]
+pub(super) struct AlwaysAllow;
+
+/// Allows nothing. Kubernetes: it has no opinion, so whoever comes after it may still allow (authorizerfactory/builtin.go).
+#[derive(Debug)]
+pub(super) struct AlwaysDeny;
+
+impl Authorizer for AlwaysAllow {
+    fn authorize<'a>(&'a self, _: &'a Attributes<'a>) -> Future<'a, Decision> {
+        Box::pin(std::future::ready(Decision::Allow(Reason::default())))
+    }
+
+    fn rules(&self, _: &User, _: &str) -> Rules {
+        let rules = [Rule::every_resource(), Rule::every_page()].map(Arc::new);
+        Rules { rules: rules.into(), ..Rules::default() }
+    }
+}
+
+impl Authorizer for AlwaysDeny {
+    fn authorize<'a>(&'a self, _: &'a Attributes<'a>) -> Future<'a, Decision> {
+        Box::pin(std::future::ready(Decision::NoOpinion(Reason::new("Everything is forbidden."))))
+    }
+
+    fn rules(&self, _: &User, _: &str) -> Rules {
+        Rules::default()
+    }
+}

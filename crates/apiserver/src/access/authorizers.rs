@@ -1,0 +1,86 @@
+//! Those who decide, in the order in which they are asked.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::metrics::Decisions;
+use super::{Attributes, Authorizer, Decision, Reason, Rules};
+use crate::identity::User;
+use mizzen_object::in_one;
+
+/// Those who decide. They may be others the next time.
+#[derive(Debug, Default)]
+pub struct Authorizers(RwLock<Arc<[Asked]>>);
+
+/// One of them, and how its decisions are counted.
+#[derive(Debug)]
+pub(super) struct Asked {
+    authorizer: Arc<dyn Authorizer>,
+    decisions: Option<Arc<Decisions>>,
+}
+
+impl Asked {
+    pub fn uncounted(authorizer: Arc<dyn Authorizer>) -> Asked {
+        Asked { authorizer, decisions: None }
+    }
+
+    pub fn counted(authorizer: Arc<dyn Authorizer>, decisions: Arc<Decisions>) -> Asked {
+        Asked { authorizer, decisions: Some(decisions) }
+    }
+
+    async fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
+        let decision = self.authorizer.authorize(attributes).await;
+        if let Some(decisions) = &self.decisions {
+            decisions.count(&decision);
+        }
+        decision
+    }
+}
+
+impl Authorizers {
+    /// From now on these decide.
+    pub(super) fn replace(&self, authorizers: Vec<Asked>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = authorizers.into();
+    }
+
+    fn now(&self) -> Arc<[Asked]> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The decision of the first that has an opinion. Where nobody has one, all their reasons and problems.
+    pub async fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
+        if attributes.user.is_master() {
+            return Decision::Allow(Reason::default());
+        }
+        let mut reasons = Vec::new();
+        for asked in &*self.now() {
+            match asked.authorize(attributes).await {
+                Decision::NoOpinion(reason) if reason.is_silent() => {}
+                Decision::NoOpinion(reason) => reasons.push(reason),
+                decision => return decision,
+            }
+        }
+        Decision::NoOpinion(together(&reasons))
+    }
+
+    /// What `user` may do in `namespace`, all authorizers together.
+    pub fn rules(&self, user: &User, namespace: &str) -> Rules {
+        let mut all = Rules::default();
+        for asked in &*self.now() {
+            let Rules { rules, incomplete, problems } = asked.authorizer.rules(user, namespace);
+            all.rules.extend(rules);
+            all.problems.extend(problems);
+            all.incomplete |= incomplete;
+        }
+        all
+    }
+}
+
+fn together(reasons: &[Reason]) -> Reason {
+    let texts: Vec<String> =
+        reasons.iter().filter(|reason| reason.text.is_some()).map(Reason::to_string).collect();
+    let reason = Reason::from(texts.join("\n"));
+    match in_one(reasons.iter().filter_map(|reason| reason.problem().map(str::to_owned))) {
+        Some(problem) => reason.with_problem(problem),
+        None => reason,
+    }
+}

@@ -1,0 +1,170 @@
+//! A question about access as a SubjectAccessReview puts it, for those who are asked in our stead.
+
+use mizzen_object::select::{FieldSelector, LabelSelector, Operator};
+use mizzen_object::{Map, Str, Value, value};
+
+use super::{Attributes, Resource, Target};
+use crate::identity::User;
+
+/// The `spec` of a review: what is empty is left out.
+pub(crate) fn spec(attributes: &Attributes) -> Value {
+    let Attributes { user: User { name, uid, groups, extra }, verb, target } = attributes;
+    let mut spec = Value::object();
+    match target {
+        Target::Resource(resource) => spec.set("resourceAttributes", resource_attributes(verb, resource)),
+        Target::Page(path) => spec.set("nonResourceAttributes", filled([("path", *path), ("verb", *verb)])),
+    }
+    let more =
+        [("user", name.into()), ("groups", list(groups)), ("extra", extra.clone()), ("uid", uid.into())];
+    for (field, value) in more.into_iter().filter(|(_, value): &(_, Value)| !value.is_empty()) {
+        spec.set(field, value);
+    }
+    spec
+}
+
+fn resource_attributes(verb: &str, resource: &Resource) -> Value {
+    let mut attributes = filled(texts(verb, resource));
+    for (field, requirements) in selectors(resource) {
+        attributes.set(field, value!({ "requirements": requirements }));
+    }
+    attributes
+}
+
+/// The same as conditions see it: every text is there, even if it is empty.
+pub(super) fn request(attributes: &Attributes) -> Value {
+    let Attributes { user: User { name, uid, groups, extra }, verb, target } = attributes;
+    let extra = if extra.is_null() { Value::object() } else { extra.clone() };
+    let mut request = value!({ "user": name, "groups": (list(groups)), "uid": uid, "extra": extra });
+    match target {
+        Target::Resource(resource) => {
+            let mut attributes = Value::Map(texts(verb, resource).into_iter().collect());
+            for (field, mut requirements) in selectors(resource) {
+                requirements.list_mut().iter_mut().for_each(|one| one.set_default("values", Vec::new()));
+                attributes.set(field, value!({ "requirements": requirements }));
+            }
+            request.set("resourceAttributes", attributes);
+        }
+        Target::Page(path) => {
+            request.set("nonResourceAttributes", value!({ "verb": (*verb), "path": (*path) }));
+        }
+    }
+    request
+}
+
+fn texts<'a>(verb: &'a str, asked: &Resource<'a>) -> [(&'static str, &'a str); 7] {
+    let Resource { group, version, resource, subresource, namespace, name, .. } = *asked;
+    [
+        ("namespace", namespace),
+        ("verb", verb),
+        ("group", group),
+        ("version", version),
+        ("resource", resource),
+        ("subresource", subresource),
+        ("name", name),
+    ]
+}
+
+fn filled<'a>(texts: impl IntoIterator<Item = (&'a str, &'a str)>) -> Value {
+    Value::Map(texts.into_iter().filter(|(_, text)| !text.is_empty()).collect::<Map>())
+}
+
+fn list(texts: &[Str]) -> Value {
+    Value::List(texts.iter().map(Value::from).collect())
+}
+
+/// What selectors demand, as far as it can be understood. Kubernetes: what cannot is left out, for that makes the
+/// question one about more (plugin/pkg/authorizer/webhook/webhook.go).
+fn selectors(resource: &Resource) -> impl Iterator<Item = (&'static str, Value)> {
+    let all = [("fieldSelector", fields(resource.fields)), ("labelSelector", labels(resource.labels))];
+    let some = all.into_iter().filter(|(_, requirements)| !requirements.is_empty());
+    some.map(|(field, requirements)| (field, Value::List(requirements)))
+}
+
+fn fields(selector: &str) -> Vec<Value> {
+    let terms = FieldSelector::parse(selector).unwrap_or_default().terms;
+    let requirement = |(field, equal, value): (Str, bool, Str)| value!({ "key": field, "operator": (if equal { "In" } else { "NotIn" }), "values": [value] });
+    terms.into_iter().map(requirement).collect()
+}
+
+fn labels(selector: &str) -> Vec<Value> {
+    let mut requirements = LabelSelector::parse(selector).unwrap_or_default().requirements;
+    requirements.sort_by(|one, other| one.key.cmp(&other.key));
+    let requirements = requirements.into_iter().filter_map(|requirement| {
+        let (word, values) = match &requirement.operator {
+            Operator::In(values) => ("In", values.as_slice()),
+            Operator::NotIn(values) => ("NotIn", values.as_slice()),
+            Operator::Exists => ("Exists", &[][..]),
+            Operator::Absent => ("DoesNotExist", &[][..]),
+            Operator::Greater(_) | Operator::Less(_) => return None,
+        };
+        let mut shown = value!({ "key": (requirement.key), "operator": word });
+        if !values.is_empty() {
+            shown.set("values", list(values));
+        }
+        Some(shown)
+    });
+    requirements.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use mizzen_object::json;
+
+    use super::*;
+
+    fn jane() -> User {
+        let extra = value!({ "scopes": ["a"] });
+        User { name: "jane".into(), groups: vec!["dev".into()], uid: "7".into(), extra }
+    }
+
+    #[track_caller]
+    fn check(shown: impl Fn(&Attributes) -> Value, target: Target, expected: &str) {
+        let user = jane();
+        assert_eq!(json::to_string(&shown(&Attributes { user: &user, verb: "list", target })), expected);
+    }
+
+    #[test]
+    fn a_question_leaves_out_what_is_empty() {
+        let pods = Resource { version: "v1", resource: "pods", namespace: "a", ..Resource::default() };
+        check(
+            spec,
+            Target::Resource(pods),
+            r#"{"resourceAttributes":{"namespace":"a","verb":"list","version":"v1","resource":"pods"},"user":"jane","groups":["dev"],"extra":{"scopes":["a"]},"uid":"7"}"#,
+        );
+        check(
+            spec,
+            Target::Page("/metrics"),
+            r#"{"nonResourceAttributes":{"path":"/metrics","verb":"list"},"user":"jane","groups":["dev"],"extra":{"scopes":["a"]},"uid":"7"}"#,
+        );
+    }
+
+    #[test]
+    fn selectors_are_told_as_requirements_as_far_as_they_are_understood() {
+        let pods = Resource {
+            fields: "spec.nodeName=n1,status.phase!=Failed",
+            labels: "b in (y,x),a,!c,d>5",
+            ..Resource::default()
+        };
+        check(
+            |attributes| spec(attributes)["resourceAttributes"].clone(),
+            Target::Resource(pods),
+            r#"{"verb":"list","fieldSelector":{"requirements":[{"key":"spec.nodeName","operator":"In","values":["n1"]},{"key":"status.phase","operator":"NotIn","values":["Failed"]}]},"labelSelector":{"requirements":[{"key":"a","operator":"Exists"},{"key":"b","operator":"In","values":["x","y"]},{"key":"c","operator":"DoesNotExist"}]}}"#,
+        );
+        let nonsense = Resource { fields: "a=b=c", labels: "a=(", ..Resource::default() };
+        check(
+            |attributes| spec(attributes)["resourceAttributes"].clone(),
+            Target::Resource(nonsense),
+            r#"{"verb":"list"}"#,
+        );
+    }
+
+    #[test]
+    fn conditions_see_every_text() {
+        let pods = Resource { resource: "pods", labels: "a", ..Resource::default() };
+        check(
+            |attributes| request(attributes)["resourceAttributes"].clone(),
+            Target::Resource(pods),
+            r#"{"namespace":"","verb":"list","group":"","version":"","resource":"pods","subresource":"","name":"","labelSelector":{"requirements":[{"key":"a","operator":"Exists","values":[]}]}}"#,
+        );
+    }
+}

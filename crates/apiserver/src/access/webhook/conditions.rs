@@ -1,0 +1,115 @@
+//! Is a webhook asked at all? Its conditions say about whom, and about what.
+
+use std::collections::HashSet;
+use std::sync::OnceLock;
+
+use mizzen_kinds::expression::{Wanted, compile_in};
+use mizzen_object::cel::{self, Budget, Environment, Program, Type};
+use mizzen_object::{Path, Str, Value, Violations, in_one};
+
+/// How many conditions there may be.
+const MAX: usize = 64;
+/// What one of them may cost.
+const COST: u64 = 1_000_000;
+
+/// Expressions that must all hold.
+#[derive(Debug, Default)]
+pub(crate) struct Conditions(Vec<(Str, Program)>);
+
+impl Conditions {
+    /// Compiles expressions, and tells what is wrong with them.
+    pub fn compile(expressions: &[&str], path: &Path, violations: &mut Violations) -> Conditions {
+        let mut conditions = Conditions::default();
+        if expressions.len() > MAX {
+            violations.too_many(path, expressions.len(), MAX);
+            return conditions;
+        }
+        let mut seen = HashSet::new();
+        for (index, expression) in expressions.iter().enumerate() {
+            let item = path.index(index);
+            let path = item.child("expression");
+            if expression.trim().is_empty() {
+                violations.required(path, "");
+            } else if !seen.insert(expression) {
+                violations.duplicate(path, *expression);
+            } else {
+                match compile_in(environment(), expression, Wanted::Bool) {
+                    Ok(program) => conditions.0.push(((*expression).into(), program)),
+                    Err(refusal) => refusal.tell(expression, &path, violations),
+                }
+            }
+        }
+        conditions
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether all hold of a request. One that does not counts for more than one that cannot be evaluated.
+    pub fn hold(&self, request: &Value) -> Result<bool, String> {
+        let variables = [("request", cel::Value::data(request))];
+        let mut problems = Vec::new();
+        for (text, program) in &self.0 {
+            match program.evaluate(&variables, Budget { cost: COST, interrupted: None }).value {
+                Ok(cel::Value::Bool(true)) => {}
+                Ok(cel::Value::Bool(false)) => return Ok(false),
+                Ok(_) => {
+                    problems.push(format!(
+                        "cel evaluation error: expression '{text}' eval result type should be bool"
+                    ));
+                }
+                Err(error) => {
+                    problems.push(format!(
+                        "cel evaluation error: expression '{text}' resulted in error: {error}"
+                    ));
+                }
+            }
+        }
+        in_one(problems).map_or(Ok(true), Err)
+    }
+}
+
+/// What conditions can use.
+fn environment() -> &'static Environment {
+    static ENVIRONMENT: OnceLock<Environment> = OnceLock::new();
+    ENVIRONMENT.get_or_init(|| {
+        let environment = Environment::new((1, 36))
+            .with_variable("request", Type::object("kubernetes.SubjectAccessReviewSpec"));
+        types().into_iter().fold(environment, |environment, (name, fields)| {
+            let fields = fields.into_iter().map(|(field, kind)| (Str::from(field), kind));
+            environment.with_object(&format!("kubernetes.{name}"), fields)
+        })
+    })
+}
+
+type Fields = Vec<(&'static str, Type)>;
+
+fn types() -> [(&'static str, Fields); 6] {
+    use Type::String as Text;
+    let object = |name: &str| Type::object(&format!("kubernetes.{name}"));
+    let texts = || Type::list(Text);
+    let selector =
+        || vec![("rawSelector", Text), ("requirements", Type::list(object("SelectorRequirement")))];
+    let names = ["namespace", "verb", "group", "version", "resource", "subresource", "name"];
+    let mut resource: Fields = names.map(|name| (name, Text)).into();
+    resource.push(("fieldSelector", object("FieldSelectorAttributes")));
+    resource.push(("labelSelector", object("LabelSelectorAttributes")));
+    let request = vec![
+        ("resourceAttributes", object("ResourceAttributes")),
+        ("nonResourceAttributes", object("NonResourceAttributes")),
+        ("user", Text),
+        ("groups", texts()),
+        ("extra", Type::map(Text, texts())),
+        ("uid", Text),
+    ];
+    [
+        ("SubjectAccessReviewSpec", request),
+        ("ResourceAttributes", resource),
+        ("NonResourceAttributes", vec![("path", Text), ("verb", Text)]),
+        ("FieldSelectorAttributes", selector()),
+        ("LabelSelectorAttributes", selector()),
+        ("SelectorRequirement", vec![("key", Text), ("operator", Text), ("values", texts())]),
+    ]
+}

@@ -1,0 +1,319 @@
+//! Somebody else decides: a SubjectAccessReview is posted to them, and their answer is kept for a while.
+//!
+//! Conditions say whether they are asked at all. Who does not answer in time, or answers nonsense, is tried again if
+//! that may help, and then counts as somebody who has no opinion or as one who denies, whichever was settled.
+//!
+//! Invariant: a question is given up after [`ATTEMPTS`] times the time-out and the pauses between; nobody but its asker
+//! waits for it.
+
+mod conditions;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mizzen_object::decode::{decode, type_meta};
+use mizzen_object::schema::Struct;
+use mizzen_object::{Str, Value, json, value};
+use mizzen_registry::{Future, Registry};
+use tokio::time::Instant;
+
+use super::configuration::shape;
+use super::metrics::{Counts, Outcome};
+use super::{Attributes, Authorizer, ConfigurationError, Decision, Reason, Resource, Rules, Target, review};
+use crate::delegate::cache::Cache;
+use crate::delegate::kubeconfig::Kubeconfig;
+use crate::identity::User;
+use crate::outgoing::{PostError, Remote};
+pub(crate) use conditions::Conditions;
+
+/// How often a question is asked at most.
+const ATTEMPTS: u32 = 5;
+/// The pause after the first attempt; each is half as long again as the one before, and up to a fifth longer by chance.
+const PAUSE: Duration = Duration::from_millis(500);
+/// How many answers are kept.
+const ROOM: usize = 8192;
+/// Kubernetes: answers to questions with more bytes than that are not kept, for somebody may want to fill the memory.
+const MAX_KEPT_QUESTION: usize = 10_000;
+
+/// How a webhook is asked.
+#[derive(Debug)]
+pub struct Settings {
+    /// How long one attempt may take.
+    pub(super) timeout: Duration,
+    /// How long a yes is kept.
+    pub(super) authorized: Duration,
+    /// How long any other answer is kept.
+    pub(super) unauthorized: Duration,
+    pub(super) version: Version,
+    pub(super) on_error: OnError,
+    /// Where it is.
+    pub(super) remote: Kubeconfig,
+    pub(super) conditions: Conditions,
+}
+
+/// The version of the reviews.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Version {
+    /// v1.
+    #[default]
+    V1,
+    /// The one before, in which groups are called `group`.
+    V1beta1,
+}
+
+impl Version {
+    /// The version of a name.
+    pub fn named(name: &str) -> Option<Version> {
+        match name {
+            "v1" => Some(Version::V1),
+            "v1beta1" => Some(Version::V1beta1),
+            _ => None,
+        }
+    }
+
+    fn api_version(self) -> &'static str {
+        match self {
+            Version::V1 => "authorization.k8s.io/v1",
+            Version::V1beta1 => "authorization.k8s.io/v1beta1",
+        }
+    }
+}
+
+/// What it means that a webhook could not be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnError {
+    /// Others are asked.
+    NoOpinion,
+    /// Nobody is.
+    Deny,
+}
+
+impl Settings {
+    /// The server of a kubeconfig file, asked without conditions. Others are asked if it does not answer.
+    pub fn load(
+        file: &Path,
+        version: &str,
+        authorized: Duration,
+        unauthorized: Duration,
+    ) -> Result<Settings, ConfigurationError> {
+        let remote = Kubeconfig::load(file).map_err(|error| ConfigurationError(error.to_string()))?;
+        let version = Version::named(version).ok_or_else(|| {
+            let named = json::quote(version);
+            let problem = "supported versions are \"v1\", \"v1beta1\"";
+            ConfigurationError(format!("unsupported webhook authorizer version {named}, {problem}"))
+        })?;
+        Ok(Settings {
+            timeout: Duration::from_secs(30),
+            authorized,
+            unauthorized,
+            version,
+            on_error: OnError::NoOpinion,
+            remote,
+            conditions: Conditions::default(),
+        })
+    }
+}
+
+/// A webhook that decides.
+pub(super) struct Webhook {
+    name: Str,
+    settings: Arc<Settings>,
+    remote: Remote,
+    answers: Cache<Answer>,
+    registry: Registry,
+    counts: Arc<Counts>,
+    /// What is read of an answer.
+    shape: Arc<Struct>,
+}
+
+/// What somebody said.
+#[derive(Debug, Clone, PartialEq)]
+struct Answer {
+    allowed: bool,
+    denied: bool,
+    reason: String,
+}
+
+impl Webhook {
+    pub fn new(name: &Str, settings: Arc<Settings>, registry: &Registry, counts: Arc<Counts>) -> Webhook {
+        Webhook {
+            name: name.clone(),
+            remote: Remote::new(&settings.remote, registry),
+            settings,
+            answers: Cache::new(ROOM),
+            registry: registry.clone(),
+            counts,
+            shape: shape("authorization.k8s.io/v1.SubjectAccessReview"),
+        }
+    }
+
+    async fn decide(&self, attributes: &Attributes<'_>) -> Decision {
+        match self.is_asked(attributes) {
+            Ok(true) => {}
+            Ok(false) => return Decision::NoOpinion(Reason::default()),
+            Err(problem) => return self.failed(problem),
+        }
+        let spec = review::spec(attributes);
+        let question = json::to_string(&spec);
+        if let Some(answer) = self.answers.get(&question) {
+            return answer.decision();
+        }
+        // Who only tries whether there is an answer at once goes away here, before anything is sent.
+        tokio::task::yield_now().await;
+        match self.ask(spec).await {
+            Ok(answer) => {
+                self.keep(attributes, question, &answer);
+                answer.decision()
+            }
+            Err(error) => self.failed(error.why),
+        }
+    }
+
+    fn is_asked(&self, attributes: &Attributes) -> Result<bool, String> {
+        let conditions = &self.settings.conditions;
+        if conditions.is_empty() {
+            return Ok(true);
+        }
+        let started = Instant::now();
+        let outcome = conditions.hold(&review::request(attributes));
+        self.counts.conditions(&self.name, started, &outcome);
+        outcome
+    }
+
+    fn failed(&self, problem: String) -> Decision {
+        match self.settings.on_error {
+            OnError::NoOpinion => Decision::NoOpinion(Reason::failed(problem)),
+            OnError::Deny => Decision::Deny(Reason::failed(problem)),
+        }
+    }
+
+    fn keep(&self, attributes: &Attributes, question: String, answer: &Answer) {
+        if length(attributes) < MAX_KEPT_QUESTION {
+            let Settings { authorized, unauthorized, .. } = *self.settings;
+            let lasts = if answer.allowed { authorized } else { unauthorized };
+            self.answers.put(question, answer.clone(), lasts);
+        }
+    }
+
+    /// Asks until there is an answer, or one more attempt would not help.
+    async fn ask(&self, spec: Value) -> Result<Answer, PostError> {
+        let body = bytes::Bytes::from(json::to_string(&self.review(spec)));
+        let mut pause = PAUSE;
+        let mut attempt = 1;
+        loop {
+            let error = match self.attempt(body.clone()).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            if attempt == ATTEMPTS || !error.is_passing() {
+                tracing::warn!(webhook = %self.name, problem = %error, "an authorizer cannot be asked");
+                if self.settings.on_error == OnError::NoOpinion {
+                    self.counts.failed_open(&self.name, Outcome::of(&error));
+                }
+                return Err(error);
+            }
+            attempt += 1;
+            tokio::time::sleep(self.jittered(pause)).await;
+            pause = pause * 3 / 2;
+        }
+    }
+
+    async fn attempt(&self, body: bytes::Bytes) -> Result<Answer, PostError> {
+        let timer = self.counts.evaluation(&self.name);
+        let outcome = self.remote.post(body, self.settings.timeout).await.and_then(|body| self.read(&body));
+        timer.end(outcome.as_ref().map_or_else(Outcome::of, |_| Outcome::Success));
+        outcome
+    }
+
+    fn review(&self, mut spec: Value) -> Value {
+        if self.settings.version == Version::V1beta1
+            && let Some(groups) = spec.remove("groups")
+        {
+            spec.set("group", groups);
+        }
+        value!({
+            "kind": "SubjectAccessReview",
+            "apiVersion": (self.settings.version.api_version()),
+            "metadata": {},
+            "spec": spec,
+            "status": { "allowed": false },
+        })
+    }
+
+    fn read(&self, body: &[u8]) -> Result<Answer, PostError> {
+        let refused = |why: String| PostError { code: Some(200), why };
+        check_kind(body, self.settings.version).map_err(refused)?;
+        let review = decode(&self.shape, body).map_err(|error| refused(error.to_string()))?.value;
+        let status = &review["status"];
+        let reason = status["reason"].str().to_owned();
+        Ok(Answer { allowed: status["allowed"].bool(), denied: status["denied"].bool(), reason })
+    }
+
+    fn jittered(&self, pause: Duration) -> Duration {
+        let mut chance = [0; 2];
+        self.registry.random().fill(&mut chance);
+        pause.mul_f64(1.0 + 0.2 * f64::from(u16::from_le_bytes(chance)) / f64::from(u16::MAX))
+    }
+}
+
+/// Whether an answer is a review of the version that was sent. One that does not say what it is may be.
+fn check_kind(body: &[u8], version: Version) -> Result<(), String> {
+    let meta =
+        type_meta(body).map_err(|why| format!("couldn't get version/kind; json parse error: {why}"))?;
+    let own = version.api_version();
+    let fits = |said: &str, wanted: &str| said.is_empty() || said == wanted;
+    if fits(&meta.kind, "SubjectAccessReview") && fits(&meta.api_version, own) {
+        return Ok(());
+    }
+    let said = if meta.api_version.is_empty() { own } else { &meta.api_version };
+    Err(format!(
+        "expected a SubjectAccessReview of {own}, got the kind {} of {said}",
+        json::quote(&meta.kind)
+    ))
+}
+
+/// How many bytes of a question its asker has chosen. Upstream does not count selectors.
+fn length(attributes: &Attributes) -> usize {
+    match &attributes.target {
+        Target::Page(path) => path.len() + attributes.verb.len(),
+        Target::Resource(resource) => {
+            let Resource { group, version, resource, subresource, namespace, name, fields, labels } =
+                resource;
+            let texts = [group, version, resource, subresource, namespace, name, fields, labels];
+            texts.iter().map(|text| text.len()).sum::<usize>() + attributes.verb.len()
+        }
+    }
+}
+
+impl Answer {
+    fn decision(self) -> Decision {
+        let reason = Reason::from(self.reason);
+        match (self.denied, self.allowed) {
+            (true, true) => Decision::Deny(
+                reason.with_problem("webhook subject access review returned both allow and deny response"),
+            ),
+            (true, false) => Decision::Deny(reason),
+            (false, true) => Decision::Allow(reason),
+            (false, false) => Decision::NoOpinion(reason),
+        }
+    }
+}
+
+impl Authorizer for Webhook {
+    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> Future<'a, Decision> {
+        Box::pin(self.decide(attributes))
+    }
+
+    fn rules(&self, _: &User, _: &str) -> Rules {
+        let problem = "webhook authorizer does not support user rule resolution";
+        Rules { incomplete: true, problems: vec![problem.into()], ..Rules::default() }
+    }
+}
+
+impl fmt::Debug for Webhook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Webhook({})", self.name)
+    }
+}

@@ -1,0 +1,108 @@
+//! What of a request's body and of its answer is remembered, as JSON.
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use mizzen_object::schema::{Struct, canonical};
+use mizzen_object::{GroupVersionKind, Value, json, proto, yaml};
+
+use super::policy::Verdict;
+use crate::answer::{Answer, Body, Encoding, Text};
+use crate::types::Types;
+
+/// The text of an object that was sent, with its defaults, as upstream has it.
+pub(super) fn sent(kind: &GroupVersionKind, root: &Struct, object: &Value, verdict: Verdict) -> Bytes {
+    let mut object = object.clone();
+    // Kubernetes: options of a delete are shown as upstream's own type (endpoints/handlers/delete.go).
+    let version = match kind.kind.as_str() {
+        "DeleteOptions" => "meta.k8s.io/__internal".into(),
+        _ => kind.api_version(),
+    };
+    object.set_default("kind", &kind.kind);
+    object.set("apiVersion", version);
+    canonical(root, &mut object);
+    if verdict.omits_managed_fields {
+        forget_managed_fields(&mut object);
+    }
+    json::to_string(&object).into()
+}
+
+/// A patch, as it was sent. One in YAML becomes JSON, and what is neither is left out. Upstream loses the event of
+/// either, because it writes them as they are and then finds out that they are no JSON.
+pub(super) fn patch(patch: &Bytes) -> Option<Bytes> {
+    let value = json::parse(patch).ok().or_else(|| Some(yaml::read(patch).ok()?.value));
+    let value = value.filter(|value| matches!(value, Value::Map(_) | Value::List(_)))?;
+    Some(json::to_string(&value).into())
+}
+
+/// The Status that an answer is; `null` if it is something else.
+pub(super) fn status(types: &Types, answer: &Answer) -> Value {
+    let Some(body) = answer.body().whole() else { return Value::Null };
+    let read = match media_type(answer) {
+        JSON if body.starts_with(b"{\"kind\":\"Status\"") || answer.status().as_u16() >= 400 => {
+            json::parse(body).ok()
+        }
+        YAML if answer.status().as_u16() >= 400 => yaml::read(body).ok().map(|read| read.value),
+        PROTOBUF => message(types, body),
+        _ => None,
+    };
+    read.filter(|value| value["kind"].str() == "Status").unwrap_or_default()
+}
+
+const JSON: &str = "application/json";
+const YAML: &str = "application/yaml";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+fn media_type(answer: &Answer) -> &str {
+    answer.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default()
+}
+
+fn message(types: &Types, body: &[u8]) -> Option<Value> {
+    let unknown = proto::decode_object(body).ok().filter(|unknown| unknown.kind == "Status")?;
+    let mut status = proto::decode_message(&types.status, unknown.raw).ok()?;
+    status.set("kind", "Status");
+    Some(status)
+}
+
+/// The text of the object that an answer is. What does not say its kind is none.
+pub(super) fn response(answer: &mut Answer, verdict: Verdict) -> Option<Bytes> {
+    let text = text(answer)?;
+    let text = text.slice(..text.trim_ascii_end().len());
+    if !text.starts_with(b"{\"kind\":") && !text.starts_with(b"{\"apiVersion\":") {
+        return None;
+    }
+    if !verdict.omits_managed_fields {
+        return Some(text);
+    }
+    let mut object = json::parse(&text).ok()?;
+    forget_managed_fields(&mut object);
+    Some(json::to_string(&object).into())
+}
+
+/// The JSON of an answer, which is what is sent, or was kept beside it.
+fn text(answer: &mut Answer) -> Option<Bytes> {
+    if let Some(Text(text)) = answer.extensions_mut().remove() {
+        return Some(text);
+    }
+    if media_type(answer) != Encoding::Json.media_type() || answer.body().is_stream() {
+        return None;
+    }
+    let bytes = std::mem::replace(answer.body_mut(), Body::from("")).into_bytes().ok()?;
+    *answer.body_mut() = Body::from(bytes.clone());
+    Some(bytes)
+}
+
+/// Takes away who owns which field: of an object, of those in a list, and of those in a table.
+fn forget_managed_fields(object: &mut Value) {
+    let forget = |object: &mut Value| {
+        if let Some(metadata) = object.get_mut("metadata") {
+            metadata.remove("managedFields");
+        }
+    };
+    forget(object);
+    for item in object.get_mut("items").map(Value::list_mut).unwrap_or_default() {
+        forget(item);
+    }
+    for row in object.get_mut("rows").map(Value::list_mut).unwrap_or_default() {
+        row.get_mut("object").into_iter().for_each(forget);
+    }
+}

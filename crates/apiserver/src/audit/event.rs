@@ -1,0 +1,302 @@
+//! What is told of a request, and how it reads: as JSON, or as one line for people.
+//!
+//! Invariant: the text of an event is written field by field, in the order in which Go has them; no value is made
+//! of it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use mizzen_object::time::Moment;
+use mizzen_object::{Str, Value, json};
+
+use super::policy::{Level, Stage};
+use crate::identity::User;
+
+/// What is known of a request by now.
+#[derive(Debug)]
+pub(super) struct Event {
+    pub level: Level,
+    pub id: String,
+    pub uri: String,
+    pub verb: String,
+    /// None if we do not know whose it is.
+    pub user: Option<User>,
+    /// As whom they act.
+    pub impersonated: Option<User>,
+    /// What allowed that, if it was not allowed altogether.
+    pub constraint: String,
+    pub sources: Vec<IpAddr>,
+    pub agent: String,
+    pub object: Option<ObjectReference>,
+    pub outcome: Option<Outcome>,
+    /// The object that was sent, as JSON.
+    pub request: Option<Bytes>,
+    /// The object that was sent back, as JSON.
+    pub response: Option<Bytes>,
+    pub received: Moment,
+    pub annotations: BTreeMap<Str, String>,
+}
+
+/// Which object a request is about.
+#[derive(Debug, Default)]
+pub(super) struct ObjectReference {
+    pub resource: Str,
+    pub namespace: Str,
+    pub name: Str,
+    pub uid: Str,
+    pub group: Str,
+    pub version: Str,
+    pub resource_version: Str,
+    pub subresource: Str,
+}
+
+/// What came of a request.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    pub code: u16,
+    /// The Status that was sent, `null` if it was something else.
+    pub status: Value,
+}
+
+/// An event at a stage.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Told<'a> {
+    pub event: &'a Event,
+    pub stage: Stage,
+    pub at: Moment,
+    /// Whether objects are left out, because the event would be too large.
+    pub truncated: bool,
+}
+
+impl Told<'_> {
+    /// The text of the event; `named` says whether it says what it is, which it does not in a list.
+    pub fn json(&self, named: bool) -> Vec<u8> {
+        let mut writer = Writer { out: Vec::with_capacity(1024), first: true };
+        writer.open();
+        if named {
+            writer.text("kind", "Event");
+            writer.text("apiVersion", "audit.k8s.io/v1");
+        }
+        self.write(&mut writer);
+        writer.close();
+        writer.out
+    }
+
+    fn write(&self, writer: &mut Writer) {
+        let Event { level, id, uri, verb, user, impersonated, agent, object, outcome, .. } = self.event;
+        writer.text("level", level.word());
+        writer.text("auditID", id);
+        writer.text("stage", self.stage.word());
+        writer.text("requestURI", uri);
+        writer.text("verb", verb);
+        writer.key("user");
+        writer.user(user.as_ref());
+        if let Some(user) = impersonated {
+            writer.key("impersonatedUser");
+            writer.user(Some(user));
+        }
+        self.write_constraint(writer);
+        self.write_sources(writer);
+        writer.some("userAgent", agent);
+        if let Some(object) = object {
+            writer.key("objectRef");
+            writer.object(object);
+        }
+        if let Some(outcome) = outcome {
+            writer.key("responseStatus");
+            writer.outcome(outcome);
+        }
+        self.write_rest(writer);
+    }
+
+    fn write_constraint(&self, writer: &mut Writer) {
+        if !self.event.constraint.is_empty() {
+            writer.key("authenticationMetadata");
+            writer.open();
+            writer.text("impersonationConstraint", &self.event.constraint);
+            writer.close();
+        }
+    }
+
+    fn write_sources(&self, writer: &mut Writer) {
+        let sources = self.event.sources.iter().map(ToString::to_string);
+        writer.texts("sourceIPs", sources);
+    }
+
+    fn write_rest(&self, writer: &mut Writer) {
+        let Event { request, response, received, annotations, .. } = self.event;
+        for (field, object) in [("requestObject", request), ("responseObject", response)] {
+            if let Some(object) = object.as_ref().filter(|_| !self.truncated) {
+                writer.key(field);
+                writer.out.extend_from_slice(object);
+            }
+        }
+        writer.text("requestReceivedTimestamp", &received.to_micro_string());
+        writer.text("stageTimestamp", &self.at.to_micro_string());
+        let mark = self.truncated.then_some((TRUNCATED, "true"));
+        let said = annotations.iter().map(|(key, text)| (key.as_str(), text.as_str()));
+        let mut all: BTreeMap<&str, &str> = said.collect();
+        all.extend(mark);
+        if !all.is_empty() {
+            writer.key("annotations");
+            writer.open();
+            all.iter().for_each(|(key, text)| writer.text(key, text));
+            writer.close();
+        }
+    }
+
+    /// One line for people, with a part of what is known.
+    pub fn line(&self) -> String {
+        const NONE: &str = "<none>";
+        let Event { id, uri, verb, user, impersonated, sources, agent, object, outcome, received, .. } =
+            self.event;
+        let user = user.as_ref().filter(|user| !user.name.is_empty());
+        let name = user.map_or(NONE, |user| user.name.as_str());
+        let groups = user.filter(|user| !user.groups.is_empty()).map_or(NONE.into(), quoted_groups);
+        let other = impersonated.as_ref();
+        let (as_user, as_groups) =
+            other.map_or(("<self>", "<lookup>".into()), |user| (user.name.as_str(), quoted_groups(user)));
+        let namespace =
+            object.as_ref().map(|object| object.namespace.as_str()).filter(|name| !name.is_empty());
+        let response = outcome.as_ref().map_or("<deferred>".into(), |outcome| outcome.code.to_string());
+        let address = sources.first().map_or("<unknown>".into(), ToString::to_string);
+        let said = [
+            ("id", id.as_str()),
+            ("stage", self.stage.word()),
+            ("ip", &address),
+            ("method", verb),
+            ("user", name),
+            ("groups", &groups),
+            ("as", as_user),
+            ("asgroups", &as_groups),
+            ("user-agent", agent),
+            ("namespace", namespace.unwrap_or(NONE)),
+            ("uri", uri),
+        ];
+        let mut line = format!("{} AUDIT:", nanoseconds(received));
+        for (name, text) in said {
+            let _ = write!(line, " {name}={}", json::quote(text));
+        }
+        let _ = write!(line, " response=\"{response}\"");
+        line
+    }
+}
+
+/// Kubernetes: says that objects were left out (plugin/pkg/audit/truncate/truncate.go).
+const TRUNCATED: &str = "audit.k8s.io/truncated";
+
+fn quoted_groups(user: &User) -> String {
+    user.groups.iter().map(|group| json::quote(group)).collect::<Vec<_>>().join(",")
+}
+
+/// A moment with as many decimals as it has.
+fn nanoseconds(moment: &Moment) -> String {
+    let whole = Moment { nanos: 0, ..*moment }.to_string();
+    let decimals = format!("{:09}", moment.nanos);
+    match decimals.trim_end_matches('0') {
+        "" => whole,
+        decimals => format!("{}.{decimals}Z", whole.trim_end_matches('Z')),
+    }
+}
+
+/// Writes members of a map.
+struct Writer {
+    out: Vec<u8>,
+    first: bool,
+}
+
+impl Writer {
+    fn open(&mut self) {
+        self.out.push(b'{');
+        self.first = true;
+    }
+
+    fn close(&mut self) {
+        self.out.push(b'}');
+        self.first = false;
+    }
+
+    fn key(&mut self, name: &str) {
+        if !self.first {
+            self.out.push(b',');
+        }
+        self.first = false;
+        json::write_string(name, &mut self.out);
+        self.out.push(b':');
+    }
+
+    fn text(&mut self, name: &str, text: &str) {
+        self.key(name);
+        json::write_string(text, &mut self.out);
+    }
+
+    /// The same, unless there is nothing to say.
+    fn some(&mut self, name: &str, text: &str) {
+        if !text.is_empty() {
+            self.text(name, text);
+        }
+    }
+
+    /// A list of texts, unless it is empty.
+    fn texts(&mut self, name: &str, texts: impl Iterator<Item = impl AsRef<str>>) {
+        let mut texts = texts.peekable();
+        if texts.peek().is_none() {
+            return;
+        }
+        self.key(name);
+        self.out.push(b'[');
+        while let Some(text) = texts.next() {
+            json::write_string(text.as_ref(), &mut self.out);
+            self.out.push(if texts.peek().is_some() { b',' } else { b']' });
+        }
+    }
+
+    fn value(&mut self, name: &str, value: &Value) {
+        self.key(name);
+        json::write(value, &mut self.out);
+    }
+
+    fn user(&mut self, user: Option<&User>) {
+        self.open();
+        if let Some(User { name, uid, groups, extra }) = user {
+            self.some("username", name);
+            self.some("uid", uid);
+            self.texts("groups", groups.iter());
+            if !extra.is_empty() {
+                let mut extra = extra.clone();
+                extra.make_map().sort();
+                self.value("extra", &extra);
+            }
+        }
+        self.close();
+    }
+
+    fn object(&mut self, object: &ObjectReference) {
+        let ObjectReference { resource, namespace, name, uid, group, version, resource_version, subresource } =
+            object;
+        self.open();
+        self.some("resource", resource);
+        self.some("namespace", namespace);
+        self.some("name", name);
+        self.some("uid", uid);
+        self.some("apiGroup", group);
+        self.some("apiVersion", version);
+        self.some("resourceVersion", resource_version);
+        self.some("subresource", subresource);
+        self.close();
+    }
+
+    fn outcome(&mut self, Outcome { code, status }: &Outcome) {
+        self.open();
+        self.value("metadata", &Value::object());
+        for field in ["status", "message", "reason", "details"] {
+            if let Some(value) = status.get(field) {
+                self.value(field, value);
+            }
+        }
+        self.value("code", &Value::from(i64::from(*code)));
+        self.close();
+    }
+}

@@ -1,0 +1,182 @@
+//! Policies as data: what fits, and what is refused.
+
+use mizzen_object::yaml;
+
+use super::*;
+use crate::User;
+use crate::access::{Resource, Target};
+
+fn read(text: &str) -> Result<Policy, PolicyError> {
+    Policy::read(&yaml::read(text.as_bytes()).unwrap().value)
+}
+
+fn policy(rules: &str) -> Policy {
+    read(&format!("{{kind: Policy, apiVersion: audit.k8s.io/v1, rules: [{rules}]}}")).unwrap()
+}
+
+const POD: Resource = Resource {
+    group: "",
+    version: "v1",
+    resource: "pods",
+    subresource: "",
+    namespace: "default",
+    name: "busybox",
+    fields: "",
+    labels: "",
+};
+
+fn pod() -> Target<'static> {
+    Target::Resource(POD)
+}
+
+fn logs() -> Target<'static> {
+    Target::Resource(Resource { subresource: "log", ..POD })
+}
+
+fn node() -> Target<'static> {
+    Target::Resource(Resource { resource: "nodes", namespace: "", name: "n", ..POD })
+}
+
+fn role() -> Target<'static> {
+    Target::Resource(Resource { group: "rbac.authorization.k8s.io", resource: "roles", name: "edit", ..POD })
+}
+
+fn judge(policy: &Policy, target: Target, known: bool) -> Verdict {
+    let groups = vec!["humans".into(), "system:authenticated".into()];
+    let user = User { name: "tim@k8s.io".into(), groups, ..User::default() };
+    policy.judge(&Attributes { user: &user, verb: "get", target }, known)
+}
+
+/// Whether a rule of the level Metadata fits.
+#[track_caller]
+fn check(rule: &str, target: Target, expected: bool) {
+    let policy = policy(&format!("{{level: Metadata, {rule}}}"));
+    assert_eq!(judge(&policy, target, true).level == Level::Metadata, expected, "{rule}");
+}
+
+#[test]
+fn a_rule_is_about_users_groups_and_verbs() {
+    check("users: [tim@k8s.io]", pod(), true);
+    check("users: [jane]", pod(), false);
+    check("userGroups: [animals, humans]", pod(), true);
+    check("userGroups: [animals]", pod(), false);
+    check("verbs: [list, get]", pod(), true);
+    check("verbs: [list]", pod(), false);
+    check("users: [tim@k8s.io], verbs: [list]", pod(), false);
+}
+
+#[test]
+fn a_rule_is_about_resources_in_namespaces() {
+    check("namespaces: [default]", pod(), true);
+    check("namespaces: [kube-system]", pod(), false);
+    check("namespaces: ['']", node(), true);
+    check("namespaces: ['']", pod(), false);
+    check("resources: [{group: ''}]", pod(), true);
+    check("resources: [{group: apps}]", pod(), false);
+    check("resources: [{group: '*'}]", role(), true);
+    check("resources: [{resources: [pods]}]", pod(), true);
+    check("resources: [{resources: [pods]}]", logs(), false);
+    check("resources: [{resources: [pods/log]}]", logs(), true);
+    check("resources: [{resources: [pods/log]}]", pod(), false);
+    check("resources: [{resources: ['pods/*']}]", logs(), true);
+    check("resources: [{resources: ['pods/*']}]", pod(), true);
+    check("resources: [{resources: ['*/log']}]", logs(), true);
+    check("resources: [{resources: ['*/log']}]", pod(), false);
+    check("resources: [{resources: ['*/scale']}]", logs(), false);
+    check("resources: [{resources: ['*']}]", logs(), true);
+    check("resources: [{resources: [pods], resourceNames: [busybox]}]", pod(), true);
+    check("resources: [{resources: [pods], resourceNames: [other]}]", pod(), false);
+    check(
+        "resources: [{group: rbac.authorization.k8s.io, resources: [roles], resourceNames: [edit]}]",
+        role(),
+        true,
+    );
+    check("resources: [{resources: [pods]}], namespaces: [other]", pod(), false);
+}
+
+#[test]
+fn a_rule_is_about_pages() {
+    let metrics = || Target::Page("/metrics");
+    check("nonResourceURLs: [/metrics]", metrics(), true);
+    check("nonResourceURLs: ['/met*']", metrics(), true);
+    check("nonResourceURLs: ['*']", metrics(), true);
+    check("nonResourceURLs: [/met]", metrics(), false);
+    check("nonResourceURLs: ['*']", pod(), false);
+    check("resources: [{resources: ['*']}]", metrics(), false);
+    check("namespaces: ['']", metrics(), false);
+    check("verbs: [get]", metrics(), true);
+}
+
+#[test]
+fn the_first_rule_that_fits_decides_and_without_one_nothing_is_remembered() {
+    let rules =
+        "{level: Request, verbs: [list]}, {level: None, users: [tim@k8s.io]}, {level: RequestResponse}";
+    assert_eq!(judge(&policy(rules), pod(), true).level, Level::None);
+    assert_eq!(judge(&policy("{level: Metadata, verbs: [list]}"), pod(), true).level, Level::None);
+    assert_eq!(judge(&policy(rules), pod(), false).level, Level::RequestResponse, "a stranger is no user");
+}
+
+#[test]
+fn what_is_left_out_is_said_for_all_rules_and_for_one() {
+    let text = "{kind: Policy, apiVersion: audit.k8s.io/v1, omitStages: [RequestReceived], omitManagedFields: true, rules: [
+        {level: Metadata, verbs: [get], omitStages: [Panic], omitManagedFields: false}, {level: Request}]}";
+    let policy = read(text).unwrap();
+    let verdict = judge(&policy, pod(), true);
+    let omitted = Stage::ALL.map(|stage| verdict.omitted.has(stage));
+    assert_eq!((omitted, verdict.omits_managed_fields), ([true, false, false, true], false));
+    let user = User::default();
+    let verdict = policy.judge(&Attributes { user: &user, verb: "list", target: pod() }, true);
+    assert!(verdict.omitted.has(Stage::RequestReceived) && verdict.omits_managed_fields);
+}
+
+#[track_caller]
+fn check_refused(rest: &str, expected: &str) {
+    let error = read(&format!("{{kind: Policy, apiVersion: audit.k8s.io/v1, {rest}}}")).unwrap_err();
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_in_upstreams_words() {
+    check_refused("rules: []", "loaded illegal policy with 0 rules");
+    check_refused("rules: [{users: [a]}]", "rules[0].level: Required value");
+    check_refused(
+        "rules: [{level: all}]",
+        "rules[0].level: Unsupported value: \"all\": supported values: \"None\", \"Metadata\", \"Request\", \
+         \"RequestResponse\"",
+    );
+    check_refused(
+        "omitStages: [End], rules: [{level: None, nonResourceURLs: [a, '/x*y']}]",
+        "[omitStages[0]: Invalid value: \"End\": allowed stages are RequestReceived,ResponseStarted,ResponseComplete,Panic, \
+         rules[0].nonResourceURLs[0]: Invalid value: \"a\": non-resource URL rules must begin with a '/' character, \
+         rules[0].nonResourceURLs[1]: Invalid value: \"/x*y\": non-resource URL wildcards '*' must be the final character \
+         of the rule]",
+    );
+    check_refused(
+        "rules: [{level: None, namespaces: [a], nonResourceURLs: [/x]}]",
+        "rules[0].nonResourceURLs: Invalid value: [\"/x\"]: rules cannot apply to both regular resources and non-resource URLs",
+    );
+    check_refused(
+        "rules: [{level: None, resources: [{resourceNames: [a]}]}]",
+        "rules[0].resources.resourceNames: Invalid value: [\"a\"]: using resourceNames requires at least one resource",
+    );
+}
+
+#[test]
+fn what_has_a_wrong_form_is_refused() {
+    check_refused("rules: [{level: None, users: a}]", "rules[0].users: expected a list of texts");
+    check_refused("rules: 1", "rules: expected a list");
+    check_refused("rules: [1]", "rules[0]: expected a map");
+    check_refused(
+        "rules: [{level: None, resources: [{group: 1}]}]",
+        "rules[0].resources[0].group: expected a text",
+    );
+    check_refused("omitManagedFields: x, rules: []", "omitManagedFields: expected true or false");
+    let error = read("{kind: Policy, apiVersion: audit.k8s.io/v1beta1}").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "expected the kind Policy of audit.k8s.io/v1, found \"Policy\" of \"audit.k8s.io/v1beta1\""
+    );
+    assert!(
+        read("{kind: Policy, apiVersion: audit.k8s.io/v1, nobody: knows, rules: [{level: None}]}").is_ok()
+    );
+}

@@ -1,0 +1,358 @@
+//! What is gathered of one request while it is answered, and told at each stage.
+
+use std::any::Any;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use mizzen_object::schema::Struct;
+use mizzen_object::time::Moment;
+use mizzen_object::{GroupVersionKind, Str, Value, value};
+use tokio::time::{Instant, timeout};
+
+use super::event::{Event, ObjectReference, Outcome, Told};
+use super::latency::{Latencies, Layer};
+use super::policy::{Level, Stage, Verdict};
+use super::{Audit, capture, source};
+use crate::access::request::Wanted;
+use crate::access::{Attributes, Target};
+use crate::answer::{Answer, Body};
+use crate::identity::User;
+use crate::request::Request;
+use crate::types::Types;
+
+/// What is remembered of a request, if anything is. Cheap to clone: whoever works for the request holds it.
+#[derive(Clone, Default)]
+pub(crate) struct Record(Option<Arc<Open>>);
+
+struct Open {
+    audit: Arc<Audit>,
+    verdict: Verdict,
+    course: Course,
+    state: Mutex<State>,
+}
+
+struct State {
+    event: Event,
+    latencies: Latencies,
+    /// Whether the last event was told.
+    over: bool,
+}
+
+/// Which stages a request has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Course {
+    /// It comes, and is answered.
+    Ordinary,
+    /// The beginning of its answer is told of, too.
+    Long,
+    /// We do not know whose it is. Kubernetes: only that it was answered is told (endpoints/filters/audit.go).
+    Unknown,
+}
+
+/// Kubernetes: what may take long (controlplane/apiserver/config.go).
+const LONG_VERBS: [&str; 2] = ["watch", "proxy"];
+const LONG_SUBRESOURCES: [&str; 5] = ["attach", "exec", "proxy", "log", "portforward"];
+
+impl Record {
+    /// What the policy wants to be remembered of a request that came at `started`.
+    pub fn new(audit: &Arc<Audit>, request: &Request, known: bool, started: Instant) -> Record {
+        let Some(policy) = &audit.policy else { return Record(None) };
+        let wanted = Wanted::new(request);
+        let attributes = wanted.attributes(request);
+        let verdict = policy.judge(&attributes, known);
+        audit.counters.level(verdict.level);
+        if verdict.level == Level::None {
+            return Record(None);
+        }
+        let course = if known { course(&attributes) } else { Course::Unknown };
+        let mut latencies = Latencies::default();
+        latencies.add(Layer::Authentication, started.elapsed());
+        let received = earlier(audit.registry.moment(), started.elapsed());
+        let event = event(request, &attributes, verdict.level, known, received);
+        let state = Mutex::new(State { event, latencies, over: false });
+        Record(Some(Arc::new(Open { audit: audit.clone(), verdict, course, state })))
+    }
+
+    /// Tells that the request has come; whether that was stored, or need not be.
+    pub async fn received(&self, seconds: u64) -> bool {
+        let Some(open) = self.open().filter(|open| open.course != Course::Unknown) else { return true };
+        let told = timeout(Duration::from_secs(seconds), open.tell(Stage::RequestReceived)).await;
+        told.unwrap_or_else(|_| !open.audit.is_strict())
+    }
+
+    /// Whether anything is remembered.
+    pub fn is_open(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Nothing more is told of the request.
+    pub fn forget(&self) {
+        self.change(|state| state.over = true);
+    }
+
+    /// Notes something that was found out on the way. What was noted first stays.
+    pub fn annotate(&self, key: &str, text: impl Into<String>) {
+        self.annotate_from(Level::Metadata, key, text);
+    }
+
+    /// The same, for those who remember at least so much.
+    pub fn annotate_from(&self, level: Level, key: &str, text: impl Into<String>) {
+        if self.has(level) {
+            self.change(|state| {
+                state.event.annotations.entry(key.into()).or_insert_with(|| text.into());
+            });
+        }
+    }
+
+    /// Notes how long a part of the way took.
+    pub fn took(&self, layer: Layer, since: Instant) {
+        self.change(|state| state.latencies.add(layer, since.elapsed()));
+    }
+
+    /// Notes as whom the user acts, and what allows it.
+    pub fn impersonates(&self, user: &User, constraint: &str) {
+        self.change(|state| {
+            state.event.impersonated = Some(user.clone());
+            state.event.constraint = constraint.into();
+        });
+    }
+
+    /// Notes the object that was sent.
+    pub fn sent(&self, kind: &GroupVersionKind, root: &Struct, object: &Value) {
+        let Some(open) = self.open() else { return };
+        let text = self.has(Level::Request).then(|| capture::sent(kind, root, object, open.verdict));
+        self.change(|state| {
+            state.event.object.get_or_insert_default().learn(&object["metadata"]);
+            state.event.request = text;
+        });
+    }
+
+    /// Notes the patch that was sent.
+    pub fn patched(&self, patch: &Bytes) {
+        if self.has(Level::Request) {
+            let text = capture::patch(patch);
+            self.change(|state| state.event.request = text);
+        }
+    }
+
+    /// Whether the object that is sent back is remembered.
+    pub fn wants_response(&self) -> bool {
+        self.has(Level::RequestResponse)
+    }
+
+    /// Notes the answer, and tells what can be told of it: all, unless the answer goes on.
+    pub async fn answered(&self, types: &Types, mut answer: Answer) -> Answer {
+        let Some(open) = self.open() else { return answer };
+        let outcome = Outcome { code: answer.status().as_u16(), status: capture::status(types, &answer) };
+        let response = self.wants_response().then(|| capture::response(&mut answer, open.verdict)).flatten();
+        self.change(|state| {
+            state.event.outcome = Some(outcome);
+            state.event.response = response;
+        });
+        if open.course != Course::Ordinary {
+            open.tell(Stage::ResponseStarted).await;
+        }
+        match open.course {
+            Course::Unknown => self.forget(),
+            _ if answer.body().is_stream() => return answer.map(|body| Body::held(body, self.clone())),
+            // What follows another protocol is over when those who speak it say so.
+            _ if answer.status() == 101 => {}
+            _ => open.complete().await,
+        }
+        answer
+    }
+
+    /// Lets work be done. If it panics, that is told, and goes on.
+    pub async fn during<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
+            Ok(poll) => poll,
+            Err(panic) => {
+                self.panicked(&*panic);
+                resume_unwind(panic)
+            }
+        })
+        .await
+    }
+
+    fn panicked(&self, panic: &(dyn Any + Send)) {
+        let Some(open) = self.open() else { return };
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let why = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or_default();
+        let status = value!({
+            "status": "Failure",
+            "message": (format!("APIServer panic'd: {why}")),
+            "reason": "InternalError",
+        });
+        self.change(|state| state.event.outcome = Some(Outcome { code: 500, status }));
+        open.tell_soon(Stage::Panic);
+        self.forget();
+    }
+
+    fn open(&self) -> Option<&Arc<Open>> {
+        self.0.as_ref()
+    }
+
+    fn has(&self, level: Level) -> bool {
+        self.open().is_some_and(|open| open.verdict.level >= level)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        if let Some(open) = self.open() {
+            change(&mut open.state());
+        }
+    }
+}
+
+impl Open {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn complete(&self) {
+        self.prepare_end();
+        self.tell(Stage::ResponseComplete).await;
+    }
+
+    fn prepare_end(&self) {
+        let now = self.audit.registry.moment();
+        let mut state = self.state();
+        state.over = true;
+        // Kubernetes: nobody answered, and that is called a success (endpoints/filters/audit.go).
+        state.event.outcome.get_or_insert_with(|| Outcome {
+            code: 200,
+            status: value!({ "status": "Success", "message": "Connection closed early" }),
+        });
+        let said = state.latencies.annotations(between(state.event.received, now));
+        for (key, text) in said {
+            state.event.annotations.entry(key.into()).or_insert(text);
+        }
+    }
+
+    /// Tells what is known by now; whether all who must have stored it have.
+    async fn tell(&self, stage: Stage) -> bool {
+        let mut stored = true;
+        for (sink, text) in self.audit.sinks.iter().zip(self.texts(stage)) {
+            if let Some(text) = text {
+                stored &= sink.take(text).await;
+            }
+        }
+        stored
+    }
+
+    /// The same for those who cannot wait.
+    fn tell_soon(&self, stage: Stage) {
+        for (sink, text) in self.audit.sinks.iter().zip(self.texts(stage)) {
+            if let Some(text) = text {
+                sink.take_soon(text);
+            }
+        }
+    }
+
+    /// What each sink is told; nothing if the policy does not want to hear of the stage.
+    fn texts(&self, stage: Stage) -> Vec<Option<Bytes>> {
+        if self.verdict.omitted.has(stage) {
+            return Vec::new();
+        }
+        let state = self.state();
+        let at = match stage {
+            Stage::RequestReceived => state.event.received,
+            _ => self.audit.registry.moment(),
+        };
+        self.audit.counters.event();
+        let told = Told { event: &state.event, stage, at, truncated: false };
+        self.audit.sinks.iter().map(|sink| sink.text(told)).collect()
+    }
+}
+
+/// Nobody works for the request any more.
+impl Drop for Open {
+    fn drop(&mut self) {
+        let over = self.state().over;
+        if !over {
+            let unanswered = self.state().event.outcome.is_none();
+            self.prepare_end();
+            if unanswered && self.course == Course::Long {
+                self.tell_soon(Stage::ResponseStarted);
+            }
+            self.tell_soon(Stage::ResponseComplete);
+        }
+    }
+}
+
+fn course(attributes: &Attributes) -> Course {
+    let below = match attributes.target {
+        Target::Resource(resource) => LONG_SUBRESOURCES.contains(&resource.subresource),
+        Target::Page(path) => path.starts_with("/debug/pprof/"),
+    };
+    if below || LONG_VERBS.contains(&attributes.verb) { Course::Long } else { Course::Ordinary }
+}
+
+fn event(request: &Request, attributes: &Attributes, level: Level, known: bool, received: Moment) -> Event {
+    let object = match attributes.target {
+        Target::Page(_) => None,
+        Target::Resource(resource) => Some(ObjectReference {
+            resource: resource.resource.into(),
+            namespace: resource.namespace.into(),
+            name: resource.name.into(),
+            group: resource.group.into(),
+            version: resource.version.into(),
+            subresource: resource.subresource.into(),
+            ..ObjectReference::default()
+        }),
+    };
+    Event {
+        level,
+        id: request.header("audit-id").into(),
+        uri: request.uri.path_and_query().map_or("/", |path| path.as_str()).into(),
+        verb: attributes.verb.into(),
+        user: known.then(|| request.user.clone()),
+        impersonated: None,
+        constraint: String::new(),
+        sources: source::addresses(&request.headers, request.address),
+        agent: source::agent(&request.headers),
+        object,
+        outcome: None,
+        request: None,
+        response: None,
+        received,
+        annotations: Default::default(),
+    }
+}
+
+impl ObjectReference {
+    /// Fills in what the path does not say and the object does.
+    fn learn(&mut self, metadata: &Value) {
+        let fields = [
+            ("namespace", &mut self.namespace),
+            ("name", &mut self.name),
+            ("uid", &mut self.uid),
+            ("resourceVersion", &mut self.resource_version),
+        ];
+        for (name, field) in fields {
+            if field.is_empty() {
+                *field = Str::from(metadata[name].str());
+            }
+        }
+    }
+}
+
+const SECOND: i128 = 1_000_000_000;
+
+fn nanos(moment: Moment) -> i128 {
+    i128::from(moment.seconds) * SECOND + i128::from(moment.nanos)
+}
+
+fn earlier(moment: Moment, by: Duration) -> Moment {
+    let nanos = nanos(moment) - i128::try_from(by.as_nanos()).unwrap_or_default();
+    let seconds = i64::try_from(nanos.div_euclid(SECOND)).unwrap_or_default();
+    Moment { seconds, nanos: u32::try_from(nanos.rem_euclid(SECOND)).unwrap_or_default() }
+}
+
+fn between(from: Moment, to: Moment) -> Duration {
+    Duration::from_nanos(u64::try_from(nanos(to) - nanos(from)).unwrap_or_default())
+}

@@ -1,0 +1,170 @@
+//! Events that wait to be told with others: one queue with an end, one task that empties it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc::{Receiver, Sender, channel, error::TrySendError};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::throttle::Bucket;
+use super::{Batch, End};
+use crate::audit::counters::{Counters, Place};
+
+/// How many batches may be under way at once to a server that takes long. Upstream has no limit.
+const MAX_UNDER_WAY: usize = 64;
+/// How long what waits may take to be told when the server stops.
+const FLUSH: Duration = Duration::from_secs(30);
+
+/// The queue. Its task is started by the first event.
+pub(super) struct Buffer {
+    batch: Batch,
+    /// The most bytes that are told together.
+    largest: Option<usize>,
+    end: Arc<End>,
+    counters: Arc<Counters>,
+    state: Mutex<State>,
+}
+
+enum State {
+    Idle,
+    Running(Sender<Bytes>, JoinHandle<()>),
+    Closed,
+}
+
+impl Buffer {
+    pub fn new(batch: Batch, largest: Option<usize>, end: &Arc<End>, counters: &Arc<Counters>) -> Buffer {
+        let (end, counters) = (end.clone(), counters.clone());
+        Buffer { batch, largest, end, counters, state: Mutex::new(State::Idle) }
+    }
+
+    /// Puts an event at the end of the queue. If there is no room, it is lost.
+    pub fn offer(&self, text: Bytes) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*state, State::Idle) {
+            *state = self.start();
+        }
+        let problem = match &*state {
+            State::Running(sender, _) => match sender.try_send(text) {
+                Ok(()) => return,
+                Err(TrySendError::Full(_)) => "audit buffer queue blocked",
+                Err(TrySendError::Closed(_)) => "audit backend shut down",
+            },
+            _ => "audit backend shut down",
+        };
+        self.counters.lost(Place::Buffer, 1, problem);
+    }
+
+    fn start(&self) -> State {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return State::Closed };
+        let (sender, receiver) = channel(self.batch.buffer.max(1));
+        let teller = Teller {
+            batch: self.batch.clone(),
+            largest: self.largest.unwrap_or(usize::MAX),
+            end: self.end.clone(),
+            counters: self.counters.clone(),
+            under_way: JoinSet::new(),
+        };
+        State::Running(sender, runtime.spawn(teller.run(receiver)))
+    }
+
+    /// Tells all that waits, and takes no more.
+    pub async fn close(&self) {
+        let state = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *state, State::Closed)
+        };
+        let State::Running(sender, task) = state else { return };
+        drop(sender);
+        let stop = task.abort_handle();
+        if timeout(FLUSH, task).await.is_err() {
+            stop.abort();
+            self.counters.lost(
+                Place::Buffer,
+                0,
+                "what was buffered could not be told before the server stopped",
+            );
+        }
+    }
+}
+
+/// Empties the queue.
+struct Teller {
+    batch: Batch,
+    largest: usize,
+    end: Arc<End>,
+    counters: Arc<Counters>,
+    under_way: JoinSet<()>,
+}
+
+impl Teller {
+    async fn run(mut self, mut queue: Receiver<Bytes>) {
+        let mut throttle = self.batch.throttle.map(Bucket::new);
+        loop {
+            let (events, more) = self.collect(&mut queue).await;
+            for part in parts(events, self.largest) {
+                if let Some(throttle) = &mut throttle {
+                    throttle.take().await;
+                }
+                self.tell(part).await;
+            }
+            if !more {
+                break;
+            }
+        }
+        while self.under_way.join_next().await.is_some() {}
+    }
+
+    /// The next events, and whether more may come.
+    async fn collect(&self, queue: &mut Receiver<Bytes>) -> (Vec<Bytes>, bool) {
+        let until = Instant::now() + self.batch.wait;
+        let mut events = Vec::new();
+        while events.len() < self.batch.size {
+            let next = match self.batch.size {
+                1 => queue.recv().await,
+                _ => match timeout_at(until, queue.recv()).await {
+                    Ok(next) => next,
+                    Err(_) => break,
+                },
+            };
+            match next {
+                Some(event) => events.push(event),
+                None => return (events, false),
+            }
+        }
+        (events, true)
+    }
+
+    /// Does not wait for who takes long, unless too much is under way.
+    async fn tell(&mut self, events: Vec<Bytes>) {
+        if !self.end.is_slow() {
+            self.end.tell(&events, &self.counters).await;
+            return;
+        }
+        while self.under_way.try_join_next().is_some() {}
+        if self.under_way.len() >= MAX_UNDER_WAY {
+            self.under_way.join_next().await;
+        }
+        let (end, counters) = (self.end.clone(), self.counters.clone());
+        self.under_way.spawn(async move {
+            end.tell(&events, &counters).await;
+        });
+    }
+}
+
+/// Events in parts of which none has more than so many bytes, unless it is a single event.
+fn parts(events: Vec<Bytes>, largest: usize) -> Vec<Vec<Bytes>> {
+    let (mut parts, mut size) = (Vec::<Vec<Bytes>>::new(), 0);
+    for event in events {
+        size += event.len();
+        match parts.last_mut() {
+            Some(part) if size <= largest => part.push(event),
+            _ => {
+                size = event.len();
+                parts.push(vec![event]);
+            }
+        }
+    }
+    parts
+}

@@ -1,0 +1,85 @@
+//! From where does a request come? What proxies say of it, and the address of who is connected.
+//!
+//! Kubernetes: all but the last can be made up by the client (apimachinery/pkg/util/net/http.go).
+
+use std::net::IpAddr;
+
+use http::HeaderMap;
+
+/// The longest name of a program that is remembered whole.
+const MAX_AGENT: usize = 1024;
+
+/// The addresses from which a request has come, the farthest first.
+pub(super) fn addresses(headers: &HeaderMap, connected: Option<IpAddr>) -> Vec<IpAddr> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let forwarded = text("x-forwarded-for").split(',');
+    let mut addresses: Vec<IpAddr> = forwarded.filter_map(|part| read(part.trim())).collect();
+    if let Some(address) = read(text("x-real-ip"))
+        && !addresses.contains(&address)
+    {
+        addresses.push(address);
+    }
+    let connected = connected.map(|address| address.to_canonical());
+    if let Some(address) = connected
+        && addresses.last() != Some(&address)
+    {
+        addresses.push(address);
+    }
+    addresses
+}
+
+fn read(text: &str) -> Option<IpAddr> {
+    text.parse().ok().map(|address: IpAddr| address.to_canonical())
+}
+
+/// What the client says it is, if that is not too long.
+pub(super) fn agent(headers: &HeaderMap) -> String {
+    let agent = headers.get(http::header::USER_AGENT).map(|value| value.as_bytes()).unwrap_or_default();
+    match agent.get(..MAX_AGENT) {
+        Some(start) if agent.len() > MAX_AGENT => format!("{}...TRUNCATED", String::from_utf8_lossy(start)),
+        _ => String::from_utf8_lossy(agent).into_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(forwarded: &str, real: &str, connected: &str, expected: &[&str]) {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-forwarded-for", forwarded.parse().unwrap());
+        headers.insert("x-real-ip", real.parse().unwrap());
+        let addresses = addresses(&headers, connected.parse().ok());
+        assert_eq!(addresses.iter().map(ToString::to_string).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn proxies_come_before_who_is_connected() {
+        check("", "", "10.0.0.1", &["10.0.0.1"]);
+        check(
+            "1.2.3.4, 5.6.7.8, junk",
+            "9.9.9.9",
+            "10.0.0.1",
+            &["1.2.3.4", "5.6.7.8", "9.9.9.9", "10.0.0.1"],
+        );
+        check("1.2.3.4", "1.2.3.4", "1.2.3.4", &["1.2.3.4"]);
+        check("10.0.0.1,1.2.3.4", "", "10.0.0.1", &["10.0.0.1", "1.2.3.4", "10.0.0.1"]);
+        check("::1", "", "::ffff:10.0.0.1", &["::1", "10.0.0.1"]);
+        check("", "", "", &[]);
+    }
+
+    #[track_caller]
+    fn check_agent(length: usize, expected: usize) {
+        let mut headers = HeaderMap::new();
+        headers.insert("user-agent", "a".repeat(length).parse().unwrap());
+        assert_eq!(agent(&headers).len(), expected);
+    }
+
+    #[test]
+    fn a_long_name_of_a_program_is_cut() {
+        check_agent(10, 10);
+        check_agent(1024, 1024);
+        check_agent(1025, 1024 + "...TRUNCATED".len());
+    }
+}

@@ -1,0 +1,40 @@
+//! Where may those go who show nothing? Everywhere, to some paths, or nowhere. What they may do there others say.
+
+use std::collections::HashSet;
+
+/// Where anonymous requests are let in.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum Anonymous {
+    /// Everywhere. Kubernetes: this is the default, and roles let them see little more than whether the server lives.
+    #[default]
+    Everywhere,
+    /// At these paths only, to the letter.
+    At(HashSet<String>),
+    /// Nowhere.
+    Nowhere,
+}
+
+impl Anonymous {
+    /// Whether somebody who shows nothing may ask for a path.
+    pub(super) fn allows(&self, path: &str) -> bool {
+        match self {
+            Anonymous::Everywhere => true,
+            Anonymous::At(paths) => paths.contains(path),
+            Anonymous::Nowhere => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_open_to_the_letter() {
+        let some = Anonymous::At(HashSet::from(["/healthz".into()]));
+        assert!(some.allows("/healthz"));
+        assert!(!some.allows("/healthz/") && !some.allows("/") && !some.allows("/api"));
+        assert!(Anonymous::Everywhere.allows("/api"));
+        assert!(!Anonymous::Nowhere.allows("/healthz"));
+    }
+}

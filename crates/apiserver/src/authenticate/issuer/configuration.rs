@@ -1,0 +1,239 @@
+//! What does an AuthenticationConfiguration say, and what is wrong with it?
+
+mod mapping;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
+use std::sync::OnceLock;
+
+use mizzen_object::decode::decode;
+use mizzen_object::schema::{Schemas, parse};
+use mizzen_object::{Path, Str, Value, Violations, json, yaml};
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+
+use super::keys::Place;
+use super::user::Mapping;
+use crate::authenticate::Anonymous;
+use crate::intake::strict_error;
+use crate::outgoing::Trust;
+use mapping::{read_claim_rules, read_mappings, user_rules};
+
+const KIND: &str = "AuthenticationConfiguration";
+const VERSIONS: [&str; 2] = ["apiserver.config.k8s.io/v1", "apiserver.config.k8s.io/v1beta1"];
+/// The most issuers.
+const MAX_ISSUERS: usize = 64;
+
+/// Which issuers' tokens count, and where those are let in who show nothing.
+#[derive(Debug)]
+pub struct AuthenticationConfiguration {
+    pub(super) issuers: Vec<IssuerConfiguration>,
+    /// Where those are let in who show nothing, if it says so.
+    pub anonymous: Option<Anonymous>,
+}
+
+/// An issuer, and what its tokens mean.
+#[derive(Debug)]
+pub(super) struct IssuerConfiguration {
+    pub place: Place,
+    pub audiences: Vec<Str>,
+    pub mapping: Mapping,
+}
+
+impl AuthenticationConfiguration {
+    /// Reads YAML or JSON. No issuer may be called as one of `disallowed`, who are this server itself.
+    pub fn read(text: &str, disallowed: &[Str]) -> Result<AuthenticationConfiguration, String> {
+        let document = document(text)?;
+        let mut violations = Violations::default();
+        let configuration = configuration(&document, disallowed, &mut violations);
+        match violations.in_one() {
+            Some(problem) => Err(format!("invalid authentication configuration: {problem}")),
+            None => Ok(configuration),
+        }
+    }
+}
+
+/// Reads a text as what it must be. A field that nobody knows is an error.
+fn document(text: &str) -> Result<Value, String> {
+    if text.is_empty() {
+        return Err("empty config data".into());
+    }
+    let document = yaml::read(text.as_bytes()).map_err(|error| error.to_string())?;
+    if let Some(complaint) = document.complaint {
+        return Err(strict_error(&[complaint]));
+    }
+    let (version, kind) = (document.value["apiVersion"].str(), document.value["kind"].str());
+    if kind != KIND || !VERSIONS.contains(&version) {
+        let (kind, version, known) = (json::quote(kind), json::quote(version), VERSIONS.join(" or "));
+        return Err(format!("expected the kind {KIND} of {known}, found {kind} of {version}"));
+    }
+    let root = &schemas().types[format!("{}.{KIND}", VERSIONS[0]).as_str()];
+    let decoded = decode(root, &document.to_json()).map_err(|error| error.to_string())?;
+    match decoded.complaints.is_empty() {
+        true => Ok(decoded.value),
+        false => Err(strict_error(&decoded.complaints)),
+    }
+}
+
+fn schemas() -> &'static Schemas {
+    static SCHEMAS: OnceLock<Schemas> = OnceLock::new();
+    let file = ("authentication.kinds", include_str!("authentication.kinds"));
+    SCHEMAS.get_or_init(|| parse([file]).expect("the file is ours"))
+}
+
+fn configuration(
+    document: &Value,
+    disallowed: &[Str],
+    violations: &mut Violations,
+) -> AuthenticationConfiguration {
+    let (root, issuers) = (Path::new("jwt"), document["jwt"].list());
+    let mut configuration = AuthenticationConfiguration { issuers: Vec::new(), anonymous: None };
+    if issuers.len() > MAX_ISSUERS {
+        violations.too_many(root, issuers.len(), MAX_ISSUERS);
+        return configuration;
+    }
+    let (mut urls, mut discoveries) = (HashSet::new(), HashSet::new());
+    for (at, authenticator) in issuers.iter().enumerate() {
+        let path = root.index(at);
+        configuration.issuers.push(issuer(authenticator, disallowed, &path, violations));
+        let (path, issuer) = (path.child("issuer"), &authenticator["issuer"]);
+        let (url, discovery) = (issuer["url"].str(), issuer["discoveryURL"].str());
+        if !urls.insert(url) {
+            violations.duplicate(path.child("url"), url);
+        }
+        if !discovery.is_empty() && !discoveries.insert(discovery) {
+            violations.duplicate(path.child("discoveryURL"), discovery);
+        }
+    }
+    configuration.anonymous = document.get("anonymous").map(|said| anonymous(said, violations));
+    configuration
+}
+
+fn anonymous(said: &Value, violations: &mut Violations) -> Anonymous {
+    let paths: Vec<&str> = said["conditions"].list().iter().map(|one| one["path"].str()).collect();
+    match (said["enabled"].bool(), paths.is_empty()) {
+        (true, true) => Anonymous::Everywhere,
+        (true, false) => Anonymous::At(paths.into_iter().map(String::from).collect()),
+        (false, true) => Anonymous::Nowhere,
+        (false, false) => {
+            let shown: Vec<String> =
+                paths.iter().map(|path| format!("{{\"Path\":{}}}", json::quote(path))).collect();
+            let shown = format!("[{}]", shown.join(","));
+            let detail = "enabled should be set to true when conditions are defined";
+            violations.invalid_shown("anonymous.conditions", &shown, detail);
+            Anonymous::Nowhere
+        }
+    }
+}
+
+fn issuer(said: &Value, disallowed: &[Str], path: &Path, violations: &mut Violations) -> IssuerConfiguration {
+    let issuer = &said["issuer"];
+    check_issuer(issuer, disallowed, &path.child("issuer"), violations);
+    let mut mapping = Mapping::default();
+    let rules_path = path.child("claimValidationRules");
+    read_claim_rules(said["claimValidationRules"].list(), &mut mapping, &rules_path, violations);
+    read_mappings(&said["claimMappings"], &mut mapping, &path.child("claimMappings"), violations);
+    let rules_path = path.child("userValidationRules");
+    mapping.user_rules = user_rules(said["userValidationRules"].list(), &rules_path, violations);
+    let place = Place {
+        issuer: issuer["url"].str().into(),
+        discovery: issuer["discoveryURL"].str().into(),
+        trust: Trust::bundle(issuer["certificateAuthority"].str().into()),
+    };
+    let audiences = issuer["audiences"].list().iter().map(|audience| audience.str().into()).collect();
+    IssuerConfiguration { place, audiences, mapping }
+}
+
+fn check_issuer(issuer: &Value, disallowed: &[Str], path: &Path, violations: &mut Violations) {
+    let (url, discovery) = (issuer["url"].str(), issuer["discoveryURL"].str());
+    let place = path.child("url");
+    match url.is_empty() {
+        true => violations.required(place, ""),
+        false => check_url(url, disallowed, &place, violations),
+    }
+    let place = path.child("discoveryURL");
+    if !url.is_empty()
+        && !discovery.is_empty()
+        && url.trim_end_matches('/') == discovery.trim_end_matches('/')
+    {
+        violations.invalid(place, discovery, "discoveryURL must be different from URL");
+    }
+    if !discovery.is_empty() {
+        check_url(discovery, &[], &place, violations);
+    }
+    check_audiences(issuer, path, violations);
+    let authority = issuer["certificateAuthority"].str();
+    let mut certificates = CertificateDer::pem_slice_iter(authority.as_bytes());
+    if !authority.is_empty() && !certificates.any(|certificate| certificate.is_ok()) {
+        let detail = "data does not contain any valid RSA or ECDSA certificates";
+        violations.invalid(path.child("certificateAuthority"), "<omitted>", detail);
+    }
+    check_egress(issuer["egressSelectorType"].str(), &path.child("egressSelectorType"), violations);
+}
+
+fn check_url(url: &str, disallowed: &[Str], path: &Path, violations: &mut Violations) {
+    if disallowed.iter().any(|one| one == url) {
+        let mut names: Vec<&str> = disallowed.iter().map(Str::as_str).collect();
+        names.sort_unstable();
+        let detail = format!("URL must not overlap with disallowed issuers: [{}]", names.join(" "));
+        violations.invalid(path, url, &detail);
+    }
+    let (rest, fragment) = url.split_once('#').unwrap_or((url, ""));
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (scheme, rest) = rest.split_once("://").unwrap_or(("", rest));
+    let authority = rest.split('/').next().unwrap_or_default();
+    let mut refuse = |wrong: bool, detail: &str| {
+        if wrong {
+            violations.invalid(path, url, detail);
+        }
+    };
+    if rest.contains(|c: char| c.is_ascii_control() || c == ' ') {
+        return refuse(true, &format!("parse {}: invalid character in URL", json::quote(url)));
+    }
+    refuse(!scheme.eq_ignore_ascii_case("https"), "URL scheme must be https");
+    refuse(authority.contains('@'), "URL must not contain a username or password");
+    refuse(!query.is_empty(), "URL must not contain a query");
+    refuse(!fragment.is_empty(), "URL must not contain a fragment");
+}
+
+fn check_audiences(issuer: &Value, path: &Path, violations: &mut Violations) {
+    let (audiences, policy) = (issuer["audiences"].list(), issuer["audienceMatchPolicy"].str());
+    let place = path.child("audiences");
+    if audiences.is_empty() {
+        let detail = format!("at least one {place} is required");
+        return violations.required(place, &detail);
+    }
+    let mut seen = HashSet::new();
+    for (at, audience) in audiences.iter().map(Value::str).enumerate() {
+        if audience.is_empty() {
+            violations.required(place.index(at), "");
+        }
+        if !seen.insert(audience) {
+            violations.duplicate(place.index(at), audience);
+        }
+    }
+    let place = path.child("audienceMatchPolicy");
+    match (audiences.len(), policy) {
+        (_, "MatchAny") | (1, "") => {}
+        (1, _) => violations.invalid(
+            place,
+            policy,
+            "audienceMatchPolicy must be empty or MatchAny for single audience",
+        ),
+        _ => violations.invalid(place, policy, "audienceMatchPolicy must be MatchAny for multiple audiences"),
+    }
+}
+
+/// Nothing leaves this server through a proxy, so nobody can choose one.
+fn check_egress(selector: &str, path: &Path, violations: &mut Violations) {
+    match selector {
+        "" => {}
+        "controlplane" | "cluster" => {
+            let detail =
+                format!("egress lookup required with egress selector type {}", json::quote(selector));
+            violations.invalid(path, selector, &detail);
+        }
+        _ => violations.invalid(path, selector, "egress selector must be either controlplane or cluster"),
+    }
+}

@@ -1,0 +1,187 @@
+//! Which keys does an issuer sign with? Asked when a token comes whose key is not known, and kept.
+//!
+//! Invariant: an issuer that is down, or a flood of tokens with invented keys, costs each who asks a bounded time, and the
+//! issuer a bounded number of questions. Keys that are known stay good meanwhile.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use mizzen_object::{Value, json};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout_at};
+
+use crate::jose::{PublicKey, Unverified};
+use crate::outgoing::{Client, Limit, Trust};
+
+/// Where an issuer describes itself, below its address.
+const WELL_KNOWN: &str = "/.well-known/openid-configuration";
+/// How long everything may take: to wait for others who ask, and to ask.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The most bytes of an answer.
+const MAX_ANSWER: usize = 1024 * 1024;
+/// How often an issuer may be asked at once, and how long it takes until it may be asked once more.
+const BURST: u32 = 5;
+const RECOVERY: Duration = Duration::from_secs(10);
+
+/// Where an issuer is.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Place {
+    /// What it calls itself.
+    pub issuer: String,
+    /// Where it describes itself, if that is not where everybody does.
+    pub discovery: String,
+    pub trust: Trust,
+}
+
+impl Place {
+    fn discovery(&self) -> String {
+        match self.discovery.as_str() {
+            "" => format!("{}{WELL_KNOWN}", self.issuer.trim_end_matches('/')),
+            url => url.to_owned(),
+        }
+    }
+}
+
+/// The keys of one issuer, as far as they are known.
+pub(super) struct Keys {
+    pub place: Place,
+    client: Client,
+    known: RwLock<Known>,
+    asking: Mutex<Asking>,
+}
+
+#[derive(Default, Clone)]
+struct Known {
+    keys: Arc<Vec<PublicKey>>,
+    /// How often they were fetched.
+    generation: u64,
+}
+
+/// What whoever asks has to know.
+struct Asking {
+    /// Where the keys are, once the issuer has said it.
+    keys_url: Option<String>,
+    left: u32,
+    counted: Instant,
+}
+
+impl Keys {
+    pub fn new(place: Place, client: Client) -> Keys {
+        let asking = Asking { keys_url: None, left: BURST, counted: Instant::now() };
+        Keys { place, client, known: RwLock::default(), asking: Mutex::new(asking) }
+    }
+
+    /// Whether the issuer has signed a token; the error says why not, or why that is not known.
+    pub async fn verify(&self, token: &Unverified<'_>) -> Result<(), String> {
+        let known = self.known();
+        if is_signed(token, &known.keys) {
+            return Ok(());
+        }
+        let until = Instant::now() + PATIENCE;
+        let fetched = match timeout_at(until, self.fetch(known.generation, until)).await {
+            Ok(fetched) => fetched,
+            Err(_) => Err("context deadline exceeded".into()),
+        };
+        let keys = fetched.map_err(|why| format!("failed to verify signature: fetching keys {why}"))?;
+        match is_signed(token, &keys) {
+            true => Ok(()),
+            false => Err("failed to verify signature: failed to verify id token signature".into()),
+        }
+    }
+
+    fn known(&self) -> Known {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Keys that are newer than `generation`. One asks at a time; who waited takes what that one has found.
+    async fn fetch(&self, generation: u64, until: Instant) -> Result<Arc<Vec<PublicKey>>, String> {
+        let mut asking = self.asking.lock().await;
+        let known = self.known();
+        if known.generation > generation {
+            return Ok(known.keys);
+        }
+        asking.spend()?;
+        let fetched = self.ask(&mut asking, Limit { until, bytes: MAX_ANSWER }).await;
+        let keys = Arc::new(fetched.inspect_err(|problem| {
+            tracing::warn!(issuer = self.place.issuer, problem, "the keys of an issuer cannot be had");
+        })?);
+        let known = Known { keys: keys.clone(), generation: generation + 1 };
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = known;
+        Ok(keys)
+    }
+
+    async fn ask(&self, asking: &mut Asking, limit: Limit) -> Result<Vec<PublicKey>, String> {
+        let url = match &asking.keys_url {
+            Some(url) => url.clone(),
+            None => {
+                let url = self.discover(limit).await?;
+                asking.keys_url.insert(url).clone()
+            }
+        };
+        let set = self.get(&url, limit).await?;
+        Ok(set["keys"].list().iter().filter_map(PublicKey::from_jwk).collect())
+    }
+
+    /// Where the issuer says that its keys are. It must call itself as it is called.
+    async fn discover(&self, limit: Limit) -> Result<String, String> {
+        let Place { issuer, .. } = &self.place;
+        let description = self.get(&self.place.discovery(), limit).await?;
+        let (said, url) = (description["issuer"].str(), description["jwks_uri"].str());
+        if said != issuer {
+            let (wanted, said) = (json::quote(issuer), json::quote(said));
+            return Err(format!(
+                "oidc: issuer did not match the issuer returned by provider, expected {wanted} got {said}"
+            ));
+        }
+        match url.is_empty() {
+            true => Err("provider did not return JWKS URL".into()),
+            false => Ok(url.to_owned()),
+        }
+    }
+
+    async fn get(&self, url: &str, limit: Limit) -> Result<Value, String> {
+        let body = self.client.get(url, &self.place.trust, limit).await.map_err(|error| error.to_string())?;
+        json::parse(&body).map_err(|error| format!("oidc: {url} is no JSON: {error}"))
+    }
+}
+
+/// Kubernetes: a token without the id of a key may be signed by any.
+fn is_signed(token: &Unverified, keys: &[PublicKey]) -> bool {
+    let id = token.header["kid"].str();
+    keys.iter().filter(|key| id.is_empty() || key.id == id).any(|key| token.is_signed_by(key))
+}
+
+impl Asking {
+    /// Takes one of the questions that are left, of which there is one more after a while.
+    fn spend(&mut self) -> Result<(), String> {
+        let periods = self.counted.elapsed().div_duration_f64(RECOVERY) as u32;
+        self.left = self.left.saturating_add(periods).min(BURST);
+        self.counted += RECOVERY * periods;
+        if self.left == BURST {
+            self.counted = Instant::now();
+        }
+        self.left = self.left.checked_sub(1).ok_or("oidc: the issuer was asked too often")?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_issuer_is_not_asked_too_often() {
+        let mut asking = Asking { keys_url: None, left: BURST, counted: Instant::now() };
+        let mut spend = |expected: usize| {
+            let n_granted = (0..20).filter(|_| asking.spend().is_ok()).count();
+            assert_eq!(n_granted, expected);
+        };
+        spend(5);
+        tokio::time::advance(RECOVERY - Duration::from_millis(1)).await;
+        spend(0);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        spend(1);
+        tokio::time::advance(RECOVERY * 100).await;
+        spend(5);
+    }
+}

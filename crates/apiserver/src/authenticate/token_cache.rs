@@ -1,0 +1,171 @@
+//! Who showed a token a while ago?
+//!
+//! Answers are kept under a keyed hash of token and audiences. Invariant: no token is kept, so that none can be read out
+//! of memory, and nobody can choose tokens that collide.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use mizzen_object::Str;
+use mizzen_registry::Registry;
+use ring::hmac;
+use tokio::sync::OnceCell;
+
+use super::{Bearer, Verdict};
+use crate::delegate::Cache;
+
+/// How many answers are kept.
+const ROOM: usize = 4096;
+
+/// Answers about tokens, good for a while.
+pub(crate) struct TokenCache {
+    key: hmac::Key,
+    kept: Cache<Option<Bearer>>,
+    lasts: Duration,
+    /// Questions that are being asked: who has the same one waits for the same answer.
+    flights: Mutex<HashMap<String, Arc<OnceCell<Verdict>>>>,
+}
+
+impl TokenCache {
+    /// Keeps each answer for as long as said; what could not be answered is not kept.
+    pub fn new(registry: &Registry, lasts: Duration) -> TokenCache {
+        let mut key = [0; 32];
+        registry.random().fill(&mut key);
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &key);
+        TokenCache { key, kept: Cache::new(ROOM), lasts, flights: Mutex::default() }
+    }
+
+    /// What is known, or what `ask` says.
+    pub async fn or_ask(
+        &self,
+        token: &str,
+        audiences: &[Str],
+        ask: impl Future<Output = Verdict> + Send,
+    ) -> Verdict {
+        let question = self.question(token, audiences);
+        if let Some(known) = self.kept.get(&question) {
+            return Ok(known);
+        }
+        let flight = Flight::join(self, &question);
+        let verdict = flight.cell.get_or_init(|| ask).await.clone();
+        if let Ok(answer) = &verdict {
+            self.kept.put(question.clone(), answer.clone(), self.lasts);
+        }
+        verdict
+    }
+
+    /// Every part has its length before it, so that no two questions are one.
+    fn question(&self, token: &str, audiences: &[Str]) -> String {
+        let mut hash = hmac::Context::with_key(&self.key);
+        let mut add = |text: &str| {
+            hash.update(&(text.len() as u64).to_be_bytes());
+            hash.update(text.as_bytes());
+        };
+        add(token);
+        audiences.iter().for_each(|audience| add(audience));
+        STANDARD_NO_PAD.encode(hash.sign())
+    }
+}
+
+/// A part in a question that is being asked. The last one who leaves, answered or not, forgets it.
+struct Flight<'a> {
+    cache: &'a TokenCache,
+    question: &'a str,
+    cell: Arc<OnceCell<Verdict>>,
+}
+
+impl<'a> Flight<'a> {
+    fn join(cache: &'a TokenCache, question: &'a str) -> Flight<'a> {
+        let mut flights = cache.flights.lock().unwrap_or_else(PoisonError::into_inner);
+        let cell = flights.entry(question.to_owned()).or_default().clone();
+        Flight { cache, question, cell }
+    }
+}
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        let mut flights = self.cache.flights.lock().unwrap_or_else(PoisonError::into_inner);
+        // One is the map's, one is ours.
+        if self.cell.initialized() || Arc::strong_count(&self.cell) <= 2 {
+            flights.remove(self.question);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use mizzen_registry::Store;
+
+    use super::*;
+    use crate::identity::User;
+    use crate::seams::{Counter, VirtualClock};
+
+    fn cache(seconds: u64) -> TokenCache {
+        let clock = Arc::new(VirtualClock::starting_at(0));
+        let store = Store::in_memory(Default::default());
+        let registry = Registry::new(store, clock, Arc::new(Counter::default()));
+        TokenCache::new(&registry, Duration::from_secs(seconds))
+    }
+
+    fn jane() -> Verdict {
+        let user = User { name: "jane".into(), ..User::default() };
+        Ok(Some(Bearer { user, audiences: Vec::new() }))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_kept_and_a_failure_is_not() {
+        let (cache, asked) = (cache(120), AtomicUsize::new(0));
+        let ask = async |token: &str, verdict: Verdict| {
+            let answer = async {
+                asked.fetch_add(1, Ordering::Relaxed);
+                verdict
+            };
+            (cache.or_ask(token, &["a".into()], answer).await, asked.load(Ordering::Relaxed))
+        };
+        assert_eq!(ask("t", Err("down".into())).await, (Err("down".into()), 1));
+        assert_eq!(ask("t", jane()).await, (jane(), 2));
+        assert_eq!(ask("t", Ok(None)).await, (jane(), 2));
+        assert_eq!(ask("u", Ok(None)).await, (Ok(None), 3));
+        assert_eq!(ask("u", jane()).await, (Ok(None), 3));
+        tokio::time::advance(Duration::from_secs(120)).await;
+        assert_eq!(ask("t", Ok(None)).await, (Ok(None), 4));
+        assert!(cache.flights.lock().unwrap().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_the_same_at_once_waits_for_one_answer() {
+        let (cache, asked) = (cache(0), AtomicUsize::new(0));
+        let ask = || {
+            cache.or_ask("t", &[], async {
+                asked.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                jane()
+            })
+        };
+        let (first, second) = tokio::join!(ask(), ask());
+        assert_eq!((first, second, asked.load(Ordering::Relaxed)), (jane(), jane(), 1));
+        let _ = tokio::time::timeout(Duration::from_millis(1), ask()).await;
+        assert!(cache.flights.lock().unwrap().is_empty(), "one who left is waited for");
+    }
+
+    #[test]
+    fn no_two_questions_are_one_and_none_shows_its_token() {
+        let clock = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let _inside = clock.enter();
+        let cache = cache(1);
+        let questions = [
+            cache.question("ab", &[]),
+            cache.question("a", &["b".into()]),
+            cache.question("", &["a".into(), "b".into()]),
+            cache.question("", &["ab".into()]),
+        ];
+        let distinct: std::collections::HashSet<_> = questions.iter().collect();
+        assert_eq!(distinct.len(), questions.len());
+        assert!(!cache.question("swordfish", &[]).contains("swordfish"));
+    }
+}

@@ -1,0 +1,251 @@
+//! Whose token is it? A webhook that an administrator has named tells, by a TokenReview.
+//!
+//! A webhook that stumbles is asked again, later and later. One that is down, slow, or talks nonsense lets nobody in, and
+//! costs each who asks a bounded time.
+
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, header};
+use http_body_util::{BodyExt as _, Limited};
+use mizzen_object::{Str, Value, json, value};
+use mizzen_registry::{Future, Registry};
+use tokio::time::timeout;
+
+use super::{Authenticator, Bearer, TokenCache, Verdict};
+use crate::delegate::{Kubeconfig, KubeconfigError, reviewed_user};
+use crate::outgoing::{Client, Target, whole};
+
+/// Kubernetes: how long all attempts together may take (token/cache/cached_token_authenticator.go).
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Kubernetes: how often it is asked, how long to wait before the second time, and how much longer each time
+/// (server/options/authentication.go).
+const ATTEMPTS: u32 = 5;
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGER: f64 = 1.5;
+/// By how much of itself a pause may be longer, so that not all come back at once.
+const JITTER: f64 = 0.2;
+/// The most bytes of an answer.
+const MAX_ANSWER: usize = 1024 * 1024;
+
+/// Which TokenReview is spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReviewVersion {
+    /// `authentication.k8s.io/v1`.
+    V1,
+    /// `authentication.k8s.io/v1beta1`. Kubernetes: what is spoken unless said otherwise.
+    #[default]
+    V1Beta1,
+}
+
+/// How a webhook is asked.
+#[derive(Debug, Clone)]
+pub struct WebhookOptions {
+    /// Which TokenReview is spoken.
+    pub version: ReviewVersion,
+    /// How long an answer is good.
+    pub lasts: Duration,
+    /// Whom a token is for if the webhook does not say: the server's own names.
+    pub audiences: Vec<Str>,
+}
+
+/// A webhook that knows tokens.
+pub struct TokenWebhook {
+    registry: Registry,
+    client: Client,
+    target: Target,
+    url: String,
+    token: Option<String>,
+    options: WebhookOptions,
+    cache: TokenCache,
+}
+
+/// An attempt that came to nothing.
+struct Stumble {
+    problem: String,
+    /// Whether another one may do better.
+    passing: bool,
+}
+
+impl TokenWebhook {
+    /// The webhook that the current context of a kubeconfig file names.
+    pub fn load(
+        file: &Path,
+        registry: &Registry,
+        options: WebhookOptions,
+    ) -> Result<TokenWebhook, KubeconfigError> {
+        let Kubeconfig { url, path, address, server_name, trust, identity, token } = Kubeconfig::load(file)?;
+        Ok(TokenWebhook {
+            registry: registry.clone(),
+            client: Client::plain(registry, identity),
+            // Whatever identity there is, it is shown.
+            target: Target { address, server_name, trust, as_front_proxy: true, http2: true },
+            url: format!("{url}{path}"),
+            token,
+            cache: TokenCache::new(registry, options.lasts),
+            options,
+        })
+    }
+
+    async fn review(&self, token: &str, audiences: &[Str]) -> Verdict {
+        let review = self.question(token, audiences);
+        let answer = match timeout(PATIENCE, self.insist(&review)).await {
+            Ok(answer) => answer,
+            Err(_) => Err("context deadline exceeded".into()),
+        };
+        let answer = answer.inspect_err(|problem| {
+            tracing::error!(%problem, "a webhook that knows tokens cannot be asked");
+        })?;
+        judge(&answer["status"], &self.options.audiences, audiences)
+    }
+
+    fn question(&self, token: &str, audiences: &[Str]) -> Bytes {
+        let version = match self.options.version {
+            ReviewVersion::V1 => "v1",
+            ReviewVersion::V1Beta1 => "v1beta1",
+        };
+        let mut review = value!({
+            "kind": "TokenReview",
+            "apiVersion": (format!("authentication.k8s.io/{version}")),
+            "metadata": { "creationTimestamp": null },
+            "spec": { "token": token },
+            "status": { "user": {} }
+        });
+        let audiences: Vec<Value> = audiences.iter().map(Value::from).collect();
+        review.entry("spec").set("audiences", audiences);
+        json::to_string(&review).into()
+    }
+
+    /// Asks until there is an answer, or no hope for one.
+    async fn insist(&self, review: &Bytes) -> Result<Value, String> {
+        let mut pause = FIRST_PAUSE;
+        for attempt in 1.. {
+            match self.ask(review.clone()).await {
+                Ok(answer) => return Ok(answer),
+                Err(Stumble { problem, passing }) if !passing || attempt == ATTEMPTS => return Err(problem),
+                Err(_) => tokio::time::sleep(self.jittered(pause)).await,
+            }
+            pause = pause.mul_f64(LONGER);
+        }
+        Err("nobody asked".into())
+    }
+
+    fn jittered(&self, pause: Duration) -> Duration {
+        let mut chance = [0; 2];
+        self.registry.random().fill(&mut chance);
+        let part = f64::from(u16::from_le_bytes(chance)) / f64::from(u16::MAX);
+        pause.mul_f64(1.0 + JITTER * part)
+    }
+
+    async fn ask(&self, review: Bytes) -> Result<Value, Stumble> {
+        let failed = |problem: String| {
+            // Kubernetes: a connection that breaks may do better next time, one that is refused will not.
+            let passing = problem.contains("connection reset");
+            Stumble { problem: format!("Post {}: {problem}", json::quote(&self.url)), passing }
+        };
+        let request = self.request(review).map_err(|error| failed(error.to_string()))?;
+        let response =
+            self.client.send(&self.target, request).await.map_err(|error| failed(error.to_string()))?;
+        let (head, body) = response.into_parts();
+        let body = Limited::new(body, MAX_ANSWER).collect().await;
+        let body = body.map_err(|error| failed(error.to_string()))?.to_bytes();
+        match head.status.as_u16() {
+            200..=206 => read(&body).map_err(|problem| Stumble { problem, passing: false }),
+            code => Err(refused(code, &head.headers)),
+        }
+    }
+
+    fn request(&self, review: Bytes) -> http::Result<Request<crate::outgoing::Outgoing>> {
+        let mut request = Request::post(&self.url)
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::ACCEPT, "application/json, */*")
+            .header(header::USER_AGENT, "kube-apiserver");
+        if let Some(token) = &self.token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        request.body(whole(review))
+    }
+}
+
+/// Kubernetes: who is busy, or asks to come back, is asked again (util/webhook/webhook.go).
+fn refused(code: u16, headers: &HeaderMap) -> Stumble {
+    let passing = matches!(code, 429 | 500 | 504) || headers.contains_key(header::RETRY_AFTER);
+    Stumble { problem: format!("the webhook answered with the status code {code}"), passing }
+}
+
+fn read(body: &[u8]) -> Result<Value, String> {
+    let answer = json::parse(body).map_err(|error| format!("the webhook's answer is no JSON: {error}"))?;
+    let spoken = ["authentication.k8s.io/v1", "authentication.k8s.io/v1beta1"];
+    if answer["kind"].str() != "TokenReview" || !spoken.contains(&answer["apiVersion"].str()) {
+        return Err("the webhook's answer is no TokenReview".into());
+    }
+    Ok(answer)
+}
+
+/// What a review's status says. Kubernetes: a webhook that does not say whom a token is for means this server, and that
+/// comes before whether the token is good (token/webhook/webhook.go).
+fn judge(status: &Value, own: &[Str], wanted: &[Str]) -> Verdict {
+    let said: Vec<Str> = status["audiences"].list().iter().map(|audience| audience.str().into()).collect();
+    let given = if said.is_empty() { own } else { &said };
+    let shared: Vec<Str> = wanted.iter().filter(|audience| given.contains(audience)).cloned().collect();
+    if shared.is_empty() {
+        return Ok(None);
+    }
+    match (reviewed_user(status), status["error"].str()) {
+        (Some(user), _) if user.name.is_empty() => Err("the webhook named nobody".into()),
+        (Some(user), _) => Ok(Some(Bearer { user, audiences: shared })),
+        (None, "") => Ok(None),
+        (None, problem) => Err(problem.into()),
+    }
+}
+
+impl Authenticator for TokenWebhook {
+    fn authenticate<'a>(&'a self, token: &'a str, audiences: &'a [Str]) -> Future<'a, Verdict> {
+        Box::pin(self.cache.or_ask(token, audiences, self.review(token, audiences)))
+    }
+}
+
+/// Its own token is not for logs.
+impl fmt::Debug for TokenWebhook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TokenWebhook({})", self.url)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(status: Value, wanted: &[&str], expected: Result<Option<(&str, &[&str])>, &str>) {
+        let texts = |list: &[&str]| list.iter().map(|text| Str::from(*text)).collect::<Vec<_>>();
+        let verdict = judge(&status, &texts(&["own", "also"]), &texts(wanted));
+        let shown = verdict.map(|bearer| bearer.map(|bearer| (bearer.user.name, bearer.audiences)));
+        let expected = expected.map(|known| known.map(|(name, list)| (Str::from(name), texts(list))));
+        assert_eq!(shown, expected.map_err(String::from));
+    }
+
+    #[test]
+    fn a_token_is_for_whom_the_webhook_says_or_for_us() {
+        let jane = || value!({ "authenticated": true, "user": { "username": "jane" } });
+        check(jane(), &["own", "x"], Ok(Some(("jane", &["own"]))));
+        check(jane(), &["x"], Ok(None));
+        let mut other = jane();
+        other.set("audiences", vec![Value::from("x")]);
+        check(other.clone(), &["own"], Ok(None));
+        check(other, &["x", "own"], Ok(Some(("jane", &["x"]))));
+    }
+
+    #[test]
+    fn nobody_is_let_in_by_less_than_a_clear_yes() {
+        check(value!({ "user": { "username": "jane" } }), &["own"], Ok(None));
+        check(value!({ "authenticated": "true", "user": { "username": "jane" } }), &["own"], Ok(None));
+        check(value!({ "authenticated": false, "error": "who?" }), &["own"], Err("who?"));
+        check(value!({ "authenticated": true }), &["own"], Err("the webhook named nobody"));
+        assert!(read(b"<html>").is_err() && read(b"{}").is_err());
+        assert!(read(br#"{"kind":"TokenReview","apiVersion":"v1"}"#).is_err());
+        assert!(read(br#"{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1"}"#).is_ok());
+    }
+}

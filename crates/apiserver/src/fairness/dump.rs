@@ -1,0 +1,208 @@
+//! What is going on right now: the levels, the queues, the requests, as pages for people who look for trouble.
+
+use mizzen_object::time::{Moment, duration_text};
+
+use super::entry::Entry;
+use super::flows::Flows;
+use super::queues::Queues;
+use super::work::Nanos;
+
+/// Where the pages are.
+pub(super) const ROOT: &str = "/debug/api_priority_and_fairness/";
+
+/// A page by its name. `began` is the time of day from which time is counted, in seconds since 1970.
+pub(super) fn page(flows: &Flows, name: &str, has_details: bool, began: i64) -> Option<String> {
+    let rows = match name {
+        "dump_priority_levels" => levels(flows),
+        "dump_queues" => queues(flows),
+        "dump_requests" => requests(flows, has_details, began),
+        _ => return None,
+    };
+    Some(table(&rows))
+}
+
+fn levels(flows: &Flows) -> Vec<Vec<String>> {
+    let mut rows = vec![heading(&[
+        "PriorityLevelName",
+        "ActiveQueues",
+        "IsIdle",
+        "IsQuiescing",
+        "WaitingRequests",
+        "ExecutingRequests",
+        "DispatchedRequests",
+        "RejectedRequests",
+        "TimedoutRequests",
+        "CancelledRequests",
+    ])];
+    rows.extend(flows.rooms.values().map(|room| {
+        room.look(|state| {
+            let queues = &state.queues;
+            let n_active = queues.all().iter().filter(|queue| !queue.waiting.is_empty()).count();
+            let totals = queues.totals;
+            vec![
+                room.name.to_string(),
+                n_active.to_string(),
+                queues.is_idle().to_string(),
+                state.is_leftover.to_string(),
+                queues.waiting.to_string(),
+                queues.executing.to_string(),
+                totals.dispatched.to_string(),
+                totals.rejected.to_string(),
+                // Kubernetes: who waited too long counts as cancelled (queueset.go).
+                "0".into(),
+                totals.cancelled.to_string(),
+            ]
+        })
+    }));
+    rows
+}
+
+fn queues(flows: &Flows) -> Vec<Vec<String>> {
+    let mut rows = vec![heading(&[
+        "PriorityLevelName",
+        "Index",
+        "PendingRequests",
+        "ExecutingRequests",
+        "SeatsInUse",
+        "NextDispatchR",
+        "InitialSeatsSum",
+        "MaxSeatsSum",
+        "TotalWorkSum",
+    ])];
+    for room in flows.rooms.values() {
+        room.look(|state| {
+            rows.extend(state.queues.all().iter().enumerate().map(|(at, queue)| {
+                vec![
+                    room.name.to_string(),
+                    at.to_string(),
+                    queue.waiting.len().to_string(),
+                    queue.executing.to_string(),
+                    queue.seats_in_use.to_string(),
+                    queue.next.to_string(),
+                    queue.first_seats_waiting.to_string(),
+                    queue.seats_waiting.to_string(),
+                    queue.work_waiting.to_string(),
+                ]
+            }));
+        });
+    }
+    rows
+}
+
+fn requests(flows: &Flows, has_details: bool, began: i64) -> Vec<Vec<String>> {
+    let mut headings = heading(&[
+        "PriorityLevelName",
+        "FlowSchemaName",
+        "QueueIndex",
+        "RequestIndexInQueue",
+        "FlowDistingsher",
+        "ArriveTime",
+        "InitialSeats",
+        "FinalSeats",
+        "AdditionalLatency",
+        "StartTime",
+    ]);
+    if has_details {
+        let more =
+            ["UserName", "Verb", "APIPath", "Namespace", "Name", "APIVersion", "Resource", "SubResource"];
+        headings.extend(heading(&more));
+    }
+    let mut rows = vec![headings];
+    for room in flows.rooms.values() {
+        room.look(|state| {
+            for (place, entry) in in_order(&state.queues) {
+                let schema = &state.queues.tallies[entry.slot].schema;
+                let mut row = vec![room.name.to_string(), schema.to_string()];
+                row.extend(request(place, entry, began));
+                if has_details {
+                    row.extend(details(entry));
+                }
+                rows.push(row);
+            }
+        });
+    }
+    rows
+}
+
+/// Requests by queue: those that wait, in order, and then those that are being answered; last those of no queue.
+fn in_order(queues: &Queues) -> Vec<(Option<usize>, &Entry)> {
+    let waiting = queues.all().iter().flat_map(|queue| queue.waiting.iter().enumerate());
+    let waiting = waiting.map(|(place, key)| (Some(place), &queues.entries[*key]));
+    let executing = queues.entries.iter().filter(|entry| entry.started.is_some() && !entry.is_done);
+    let mut all: Vec<_> = waiting.chain(executing.map(|entry| (None, entry))).collect();
+    all.sort_by_key(|(place, entry)| (entry.queue.unwrap_or(usize::MAX), place.unwrap_or(usize::MAX)));
+    all
+}
+
+fn request(place: Option<usize>, entry: &Entry, began: i64) -> Vec<String> {
+    let index = |index: Option<usize>| index.map_or("-1".into(), |index| index.to_string());
+    let moment = |nanos: Nanos| moment(began, nanos).to_micro_string();
+    let latency = i64::try_from(entry.work.latency.as_nanos()).unwrap_or(i64::MAX);
+    vec![
+        index(entry.queue),
+        index(place),
+        entry.about.distinguisher.to_string(),
+        moment(entry.arrived),
+        entry.work.first.to_string(),
+        entry.work.last.to_string(),
+        duration_text(latency),
+        entry.started.map_or_else(|| Moment::ZERO.to_string(), moment),
+    ]
+}
+
+fn details(entry: &Entry) -> Vec<String> {
+    let (about, path) = (&entry.about, &entry.about.path);
+    let version = match path.group.as_str() {
+        "" => path.version.to_string(),
+        group => format!("{group}/{}", path.version),
+    };
+    vec![
+        about.user.to_string(),
+        about.verb.to_string(),
+        about.uri.path().to_string(),
+        path.namespace.to_string(),
+        path.name.to_string(),
+        version,
+        path.resource.to_string(),
+        path.subresource.to_string(),
+    ]
+}
+
+fn moment(began: i64, nanos: Nanos) -> Moment {
+    let seconds = began.saturating_add_unsigned(nanos / 1_000_000_000);
+    Moment { seconds, nanos: (nanos % 1_000_000_000) as u32 }
+}
+
+fn heading(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| name.to_string()).collect()
+}
+
+/// Rows as Go's tabwriter sets them: columns of at least eight characters, parted by a comma and a blank.
+fn table(rows: &[Vec<String>]) -> String {
+    let n_columns = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    let widths: Vec<usize> = (0..n_columns).map(|column| (width(column) + 2).max(8)).collect();
+    let mut text = String::new();
+    for row in rows {
+        for (column, cell) in row.iter().enumerate() {
+            match column + 1 == row.len() {
+                true => text.push_str(cell),
+                false => text.push_str(&format!("{:<1$}", format!("{cell},"), widths[column])),
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        let text = table(&[row(["Name", "Is", "Last"]), row(["a-long-name", "no", "x"])]);
+        assert_eq!(text, "Name,        Is,     Last\na-long-name, no,     x\n");
+    }
+}

@@ -1,0 +1,174 @@
+//! What is configured: which flow schema a request is of, and the levels that share the server.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hasher as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use http::HeaderValue;
+use mizzen_object::{Str, Value, value};
+use tokio::time::Instant;
+
+use super::lend::lend;
+use super::level::{CATCH_ALL, EXEMPT, Level};
+use super::room::Room;
+use super::schema::Rules;
+use crate::access::Attributes;
+
+/// All that is configured.
+#[derive(Default)]
+pub(super) struct Flows {
+    /// In the order in which they are asked.
+    schemas: Vec<Arc<Schema>>,
+    /// Every level by name, with those that are used up.
+    pub rooms: BTreeMap<Str, Arc<Room>>,
+    /// The fraction of its target that each level got that is within its bounds, as bits.
+    fraction: AtomicU64,
+}
+
+/// A flow schema at work.
+pub(super) struct Schema {
+    name: Str,
+    rules: Rules,
+    /// The level of its requests.
+    pub room: Arc<Room>,
+    /// Where they are counted.
+    pub slot: usize,
+    /// Whether there are queues among which flows could be told apart.
+    is_queued: bool,
+    /// What one of its requests may take of the level's seats.
+    pub widest: Option<usize>,
+    /// What answers say of it: the identity of the level, and its own.
+    pub uids: [HeaderValue; 2],
+}
+
+impl Schema {
+    /// What tells the flow of a request from others, and the hash of both.
+    pub fn flow<'a>(&self, asked: &Attributes<'a>) -> (&'a str, u64) {
+        if !self.is_queued {
+            return ("", 0);
+        }
+        let distinguisher = self.rules.distinguisher.of(asked);
+        let mut hasher = DefaultHasher::new();
+        hasher.write(self.name.as_bytes());
+        hasher.write_u8(0);
+        hasher.write(distinguisher.as_bytes());
+        (distinguisher, hasher.finish())
+    }
+}
+
+impl Flows {
+    /// The schema that a request is of.
+    pub fn schema(&self, asked: &Attributes) -> &Arc<Schema> {
+        let found = self.schemas.iter().find(|schema| schema.rules.match_request(asked));
+        let fallback = || self.schemas.iter().find(|schema| schema.name == CATCH_ALL);
+        found.or_else(fallback).expect("the schema for everything else is always there")
+    }
+
+    /// What these objects configure, on a server of `limit` seats. Levels that are there already are kept, with
+    /// everybody in them; those that are no longer configured until they are empty.
+    pub fn new(old: &Flows, levels: &[Value], schemas: &[Value], limit: usize, epoch: Instant) -> Flows {
+        let mut configured: BTreeMap<Str, Level> =
+            levels.iter().filter_map(Level::read).map(|level| (level.name.clone(), level)).collect();
+        let known: BTreeSet<Str> = configured.keys().cloned().collect();
+        for name in [EXEMPT, CATCH_ALL] {
+            configured.entry(name.into()).or_insert_with(|| Level::mandatory(name));
+        }
+        let leftovers = old.rooms.iter().filter(|(name, _)| !configured.contains_key(*name));
+        let leftovers = leftovers.filter(|(_, room)| !room.look(|state| state.queues.is_idle()));
+        let leftovers: Vec<Level> =
+            leftovers.map(|(_, room)| room.look(|state| state.level.clone())).collect();
+        let all: i64 = configured.values().chain(&leftovers).map(|level| level.shares).sum();
+        let levels = configured.into_values().map(|level| (level, false));
+        let levels = levels.chain(leftovers.into_iter().map(|level| (level, true)));
+        let rooms = levels.map(|(level, is_leftover)| {
+            let seats = level.seats(limit, all);
+            let room = old.rooms.get(&level.name).cloned();
+            let room = room.unwrap_or_else(|| Arc::new(Room::new(epoch, level.clone(), seats)));
+            room.configure(level, seats, is_leftover);
+            (room.name.clone(), room)
+        });
+        let mut flows = Flows { rooms: rooms.collect(), ..Flows::default() };
+        flows.adjust();
+        flows.schemas = flows.ordered(schemas, &known);
+        flows
+    }
+
+    /// Lets levels that need more borrow from those that need less.
+    pub fn adjust(&self) {
+        let parts: Vec<_> = self.rooms.values().map(|room| room.part()).collect();
+        let Some((given, fraction)) = lend(&parts) else { return };
+        self.rooms.values().zip(given).for_each(|(room, seats)| room.give(seats));
+        self.fraction.store(fraction.to_bits(), Ordering::Relaxed);
+    }
+
+    /// The fraction of its target that each level got at the last look, if it was within its bounds.
+    pub fn fraction(&self) -> f64 {
+        f64::from_bits(self.fraction.load(Ordering::Relaxed))
+    }
+
+    /// Whether a level that is no longer configured is empty.
+    pub fn has_empty_leftovers(&self) -> bool {
+        self.rooms.values().any(|room| room.look(|state| state.is_leftover && state.queues.is_idle()))
+    }
+
+    /// The schemas whose levels are `known`, and those that are always there.
+    fn ordered(&self, schemas: &[Value], known: &BTreeSet<Str>) -> Vec<Arc<Schema>> {
+        let all = schemas.iter().map(|object| (object, Rules::read(object)));
+        let mut sound: Vec<_> = all.filter(|(_, rules)| known.contains(&rules.level)).collect();
+        sound.sort_by_key(|(object, rules)| (rules.precedence, Str::from(name(object))));
+        let missing = |wanted: &str| sound.iter().all(|(object, _)| name(object) != wanted);
+        let [first, last] = [EXEMPT, CATCH_ALL].map(|name| missing(name).then(|| mandatory_schema(name)));
+        let read =
+            |object: &Option<Value>| object.as_ref().map(|object| self.at_work(object, Rules::read(object)));
+        let sound = sound.into_iter().map(|(object, rules)| self.at_work(object, rules));
+        read(&first).into_iter().chain(sound).chain(read(&last)).map(Arc::new).collect()
+    }
+
+    fn at_work(&self, object: &Value, rules: Rules) -> Schema {
+        let room = self.rooms.get(&rules.level).expect("schemas of unknown levels were left out").clone();
+        let (level, widest) = room.look(|state| (state.level.clone(), state.seats.widest));
+        let name: Str = name(object).into();
+        Schema {
+            slot: room.slot(&name),
+            is_queued: level.shape.n_queues() > 1,
+            widest,
+            uids: [level.uid.as_str(), object.at("metadata.uid").str()].map(header),
+            name,
+            rules,
+            room,
+        }
+    }
+}
+
+fn name(object: &Value) -> &str {
+    object.at("metadata.name").str()
+}
+
+fn header(uid: &str) -> HeaderValue {
+    HeaderValue::from_str(uid).unwrap_or(HeaderValue::from_static(""))
+}
+
+/// A schema that is there even if nobody has written it: for those who may do everything, and for everybody else.
+fn mandatory_schema(name: &str) -> Value {
+    let groups: &[&str] = match name {
+        EXEMPT => &["system:masters"],
+        _ => &["system:unauthenticated", "system:authenticated"],
+    };
+    let subjects: Vec<Value> =
+        groups.iter().map(|group| value!({ "kind": "Group", "group": { "name": (*group) } })).collect();
+    value!({
+        "metadata": { "name": name },
+        "spec": {
+            "priorityLevelConfiguration": { "name": name },
+            "distinguisherMethod": { "type": "ByUser" },
+            "rules": [{
+                "subjects": (subjects),
+                "resourceRules": [{
+                    "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"], "clusterScope": true
+                }],
+                "nonResourceRules": [{ "verbs": ["*"], "nonResourceURLs": ["*"] }]
+            }]
+        }
+    })
+}

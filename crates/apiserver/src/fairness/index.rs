@@ -1,0 +1,120 @@
+//! Flow schemas and priority levels as of now.
+//!
+//! Like the index of roles this follows the store: before it is read it takes in what was written since.
+//!
+//! Invariant: whoever is classified is so by every schema that was acknowledged before.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use mizzen_object::Value;
+use mizzen_registry::{Changes, Follower, Resource};
+use tokio::time::Instant;
+
+use super::flows::{Flows, Schema};
+use crate::access::Attributes;
+use crate::catalog::Catalog;
+
+/// A revision at which nothing has been read yet.
+const NEVER: u64 = u64::MAX;
+const GROUP: &str = "flowcontrol.apiserver.k8s.io";
+
+/// Where schemas and levels are kept.
+#[derive(Clone)]
+pub(super) struct Sources {
+    pub levels: Resource,
+    pub schemas: Resource,
+}
+
+impl Sources {
+    /// None if they are not served.
+    pub fn find(catalog: &Catalog) -> Option<Sources> {
+        let get = |plural: &str| catalog.get(GROUP, "v1", plural);
+        Some(Sources { levels: get("prioritylevelconfigurations")?, schemas: get("flowschemas")? })
+    }
+
+    /// When something of it last changed.
+    fn last_change(&self) -> u64 {
+        Follower::last_change(&self.levels).0.max(Follower::last_change(&self.schemas).0)
+    }
+}
+
+/// All objects of a resource.
+pub(super) fn everything(resource: &Resource) -> Vec<Value> {
+    match Follower::new(resource.clone()).changes() {
+        Changes::All(objects) => objects,
+        Changes::Some(changed) => changed.into_iter().filter_map(|changed| changed.after).collect(),
+    }
+}
+
+/// The configuration as of now.
+pub(super) struct Index {
+    pub sources: Sources,
+    /// The seats of the whole server.
+    limit: usize,
+    epoch: Instant,
+    flows: RwLock<Arc<Flows>>,
+    /// Held by whoever changes the flows.
+    changing: Mutex<()>,
+    /// The last change that they show.
+    shown: AtomicU64,
+}
+
+impl Index {
+    pub fn new(sources: Sources, limit: usize, epoch: Instant) -> Index {
+        Index {
+            sources,
+            limit,
+            epoch,
+            flows: RwLock::default(),
+            changing: Mutex::default(),
+            shown: AtomicU64::new(NEVER),
+        }
+    }
+
+    /// The schema that a request is of.
+    pub fn schema(&self, asked: &Attributes) -> Arc<Schema> {
+        self.catch_up();
+        self.flows.read().unwrap_or_else(PoisonError::into_inner).schema(asked).clone()
+    }
+
+    /// All that is configured now.
+    pub fn flows(&self) -> Arc<Flows> {
+        self.catch_up();
+        self.shown_flows()
+    }
+
+    /// Lets levels lend and borrow, and forgets those that are no longer configured once they are empty.
+    pub fn adjust(&self) {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let flows = self.shown_flows();
+        match flows.has_empty_leftovers() {
+            true => self.digest(),
+            false => flows.adjust(),
+        }
+    }
+
+    fn catch_up(&self) {
+        let last = self.sources.last_change();
+        if self.shown.load(Ordering::Acquire) == last {
+            return;
+        }
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever held the lock before may have done the work.
+        if self.shown.load(Ordering::Acquire) != last {
+            self.digest();
+            self.shown.store(last, Ordering::Release);
+        }
+    }
+
+    /// Reads all objects anew: they are few, and depend on one another.
+    fn digest(&self) {
+        let (levels, schemas) = (everything(&self.sources.levels), everything(&self.sources.schemas));
+        let flows = Flows::new(&self.shown_flows(), &levels, &schemas, self.limit, self.epoch);
+        *self.flows.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(flows);
+    }
+
+    fn shown_flows(&self) -> Arc<Flows> {
+        self.flows.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

@@ -1,0 +1,171 @@
+//! A priority level at work: its queues behind a lock, and who is let in.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mizzen_object::Str;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep_until};
+
+use super::Reason;
+use super::demand::Seen;
+use super::entry::{Key, Newcomer};
+use super::lend::Part;
+use super::level::{Level, Seats, Shape};
+use super::place::{Place, Wait};
+use super::queues::Queues;
+use super::retry::Retry;
+use super::tally::Tally;
+use super::work::Nanos;
+
+/// A priority level at work.
+pub(super) struct Room {
+    /// The level's name.
+    pub name: Str,
+    /// Time is counted from here.
+    epoch: Instant,
+    state: Mutex<State>,
+}
+
+/// What changes about it.
+pub(super) struct State {
+    /// As it is configured.
+    pub level: Level,
+    pub seats: Seats,
+    pub queues: Queues,
+    /// What it wanted lately.
+    pub seen: Seen,
+    /// What it should have had at the last look, if there had been enough.
+    pub target: f64,
+    /// Whether the level is no longer configured: it is used up.
+    pub is_leftover: bool,
+    retry: Retry,
+    /// Whether somebody will look when seats are given back that were kept.
+    is_minded: bool,
+}
+
+impl Room {
+    /// A level that begins with what is its own, less half of what it may lend.
+    pub fn new(epoch: Instant, level: Level, seats: Seats) -> Room {
+        let limit = seats.nominal - (seats.nominal - seats.lower) / 2;
+        let queues = Queues::new(nanos(epoch.elapsed()), level.shape, limit);
+        let state = State {
+            level: level.clone(),
+            seats,
+            queues,
+            seen: Seen::default(),
+            target: 0.0,
+            is_leftover: false,
+            retry: Retry::default(),
+            is_minded: false,
+        };
+        Room { name: level.name, epoch, state: Mutex::new(state) }
+    }
+
+    /// Looks at everything as it is now.
+    pub fn look<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
+        let (mut state, now) = self.now();
+        state.queues.settle(now);
+        look(&mut state)
+    }
+
+    /// Another configuration from now on. The seats of now follow from [`Room::give`].
+    pub fn configure(&self, level: Level, seats: Seats, is_leftover: bool) {
+        let (mut state, now) = self.now();
+        let limit = state.queues.limit();
+        state.queues.configure(now, level.shape, limit);
+        (state.level, state.seats, state.is_leftover) = (level, seats, is_leftover);
+    }
+
+    /// What it takes to say how many seats it should have.
+    pub fn part(&self) -> Part {
+        let (mut state, now) = self.now();
+        let State { queues, seen, .. } = &mut *state;
+        queues.settle(now);
+        queues.demand.look(now, seen);
+        let Seats { nominal, lower, upper, .. } = state.seats;
+        let is_exempt = state.level.shape == Shape::Exempt;
+        let part = Part { is_exempt, nominal, lower, upper, seen: state.seen };
+        state.target = part.target();
+        part
+    }
+
+    /// So many seats from now on.
+    pub fn give(&self, seats: usize) {
+        let (mut state, now) = self.now();
+        let shape = state.level.shape;
+        state.queues.configure(now, shape, seats);
+    }
+
+    /// The place in which the requests of a flow schema are counted.
+    pub fn slot(&self, schema: &Str) -> usize {
+        let (mut state, _) = self.now();
+        let tallies = &mut state.queues.tallies;
+        tallies.iter().position(|tally| tally.schema == *schema).unwrap_or_else(|| {
+            tallies.push(Tally::new(schema.clone()));
+            tallies.len() - 1
+        })
+    }
+
+    /// A request comes. It has a place from now on, and perhaps has to wait; or is turned away.
+    pub fn enter(self: &Arc<Room>, newcomer: Newcomer) -> Result<(Place, Option<Wait>), Reason> {
+        let (mut state, now) = self.now();
+        let key = state.queues.begin(now, newcomer)?;
+        let wait = state.queues.wait(key);
+        self.mind(&mut state);
+        Ok((Place::new(self.clone(), key), wait))
+    }
+
+    /// A request has waited long enough. Returns whether it is gone: it may have been let in this very moment.
+    pub fn time_out(&self, key: Key) -> bool {
+        let (mut state, now) = self.now();
+        state.queues.give_up(now, key, Reason::TimeOut)
+    }
+
+    /// A request is answered, or its client is gone.
+    pub fn leave(self: &Arc<Room>, key: Key) {
+        let (mut state, now) = self.now();
+        state.queues.leave(now, key);
+        self.mind(&mut state);
+    }
+
+    /// Somebody is turned away. Returns when to come back, in seconds from now.
+    pub fn turn_away(&self) -> u64 {
+        let (mut state, now) = self.now();
+        state.retry.turn_away(now / 1_000_000_000)
+    }
+
+    fn now(&self) -> (MutexGuard<'_, State>, Nanos) {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // Read under the lock, so that time does not go backwards.
+        (state, nanos(self.epoch.elapsed()))
+    }
+
+    /// Sees to it that somebody looks when seats are given back for which others wait.
+    fn mind(self: &Arc<Room>, state: &mut State) {
+        let Some(at) = state.queues.look_at().filter(|_| !state.is_minded) else { return };
+        // Without a runtime nobody waits any more.
+        let Ok(runtime) = Handle::try_current() else { return };
+        state.is_minded = true;
+        runtime.spawn(self.clone().look_at(at));
+    }
+
+    async fn look_at(self: Arc<Room>, mut at: Nanos) {
+        loop {
+            sleep_until(self.epoch + Duration::from_nanos(at)).await;
+            let next = self.look(|state| {
+                let next = state.queues.look_at();
+                state.is_minded = next.is_some();
+                next
+            });
+            match next {
+                Some(next) => at = next,
+                None => return,
+            }
+        }
+    }
+}
+
+fn nanos(duration: Duration) -> Nanos {
+    Nanos::try_from(duration.as_nanos()).unwrap_or(Nanos::MAX)
+}

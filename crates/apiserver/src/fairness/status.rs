@@ -1,0 +1,142 @@
+//! Says in the status of each flow schema whether the priority level that it names is there.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, header};
+use mizzen_object::{Str, Value, json, value};
+use mizzen_registry::Resource;
+
+use super::index::{Sources, everything};
+use super::level::Level;
+use crate::identity::User;
+use crate::server::{Inner, Server};
+
+/// Under whose name the status is owned.
+const MANAGER: &str = "api-priority-and-fairness-config-consumer-v1";
+const SCHEMAS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas";
+/// How long to wait before looking again when the history of changes has been lost.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Looks whenever something has changed, as long as the server is there.
+pub(super) async fn keep(server: Weak<Inner>, sources: Sources) {
+    loop {
+        let (levels, schemas) = (changed(&sources.levels), changed(&sources.schemas));
+        match server.upgrade() {
+            Some(server) => write(&server, &sources).await,
+            None => return,
+        }
+        tokio::select! {
+            () = levels => {}
+            () = schemas => {}
+            () = gone(&server) => return,
+        }
+    }
+}
+
+/// Resolves when a resource changes after this call.
+fn changed(resource: &Resource) -> impl Future<Output = ()> + use<> {
+    let watch = resource.space().watch(resource.space().snapshot().at());
+    async move {
+        let heard = match watch {
+            Ok(mut watch) => watch.next().await.is_ok(),
+            Err(_) => false,
+        };
+        if !heard {
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+/// Resolves when the server stops, or is dropped.
+async fn gone(server: &Weak<Inner>) {
+    let Some(mut stopping) = server.upgrade().map(|server| server.stopping.subscribe()) else { return };
+    let _ = stopping.wait_for(|stopping| *stopping).await;
+}
+
+async fn write(server: &Arc<Inner>, sources: &Sources) {
+    let levels: HashSet<Str> =
+        everything(&sources.levels).iter().filter_map(Level::read).map(|level| level.name).collect();
+    for schema in everything(&sources.schemas) {
+        if let Some(status) = missing(&schema, &levels, &server.registry.timestamp()) {
+            apply(&Server(server.clone()), schema["metadata"]["name"].str(), &status).await;
+        }
+    }
+}
+
+/// What has to be applied to a flow schema; none if it says so already.
+fn missing(schema: &Value, levels: &HashSet<Str>, now: &str) -> Option<Value> {
+    let level = schema.at("spec.priorityLevelConfiguration.name").str();
+    let shown = json::quote(level);
+    let (status, reason, end) = match levels.contains(level) {
+        true => ("False", "Found", format!("{shown} and it exists")),
+        false => ("True", "NotFound", format!("{shown} but there is no such object")),
+    };
+    let message = format!("This FlowSchema references the PriorityLevelConfiguration object named {end}");
+    let known = schema.at("status.conditions").list().iter().find(|known| known["type"].str() == "Dangling");
+    let says = |known: &Value| ["status", "reason", "message"].map(|field| known[field].str().to_owned());
+    if known.is_some_and(|known| says(known) == [status, reason, &message]) {
+        return None;
+    }
+    Some(value!({
+        "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
+        "kind": "FlowSchema",
+        "metadata": { "name": (schema["metadata"]["name"].str()) },
+        "status": { "conditions": [{
+            "type": "Dangling", "status": status, "lastTransitionTime": now, "reason": reason, "message": message
+        }] }
+    }))
+}
+
+/// Who was deleted meanwhile needs no status, and who was changed is looked at again.
+async fn apply(server: &Server, name: &str, status: &Value) {
+    let path = format!("{SCHEMAS}/{name}/status?fieldManager={MANAGER}&force=true");
+    let Ok(uri) = path.parse() else { return };
+    let mut headers = HeaderMap::new();
+    headers.insert(header::USER_AGENT, HeaderValue::from_static("kube-apiserver"));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/apply-patch+yaml"));
+    let user = User::master("system:apiserver");
+    let answer =
+        server.call(Some(user), Method::PATCH, uri, headers, Bytes::from(json::to_string(status))).await;
+    if !matches!(answer.status().as_u16(), 200 | 404) {
+        tracing::debug!(name, code = answer.status().as_u16(), "cannot write the status of a flow schema");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(schema: &str, expected: Option<&str>) {
+        let schema = json::parse(schema.as_bytes()).unwrap();
+        let status = missing(&schema, &HashSet::from(["there".into()]), "now");
+        let condition =
+            status.map(|status| status.at("status.conditions").list()[0]["message"].str().to_owned());
+        assert_eq!(condition.as_deref(), expected);
+    }
+
+    const PREFIX: &str = "This FlowSchema references the PriorityLevelConfiguration object named";
+
+    #[test]
+    fn a_schema_says_whether_its_level_is_there() {
+        let found = r#"{"spec":{"priorityLevelConfiguration":{"name":"there"}}}"#;
+        check(found, Some(&format!(r#"{PREFIX} "there" and it exists"#)));
+        let dangling = r#"{"spec":{"priorityLevelConfiguration":{"name":"gone"}}}"#;
+        check(dangling, Some(&format!(r#"{PREFIX} "gone" but there is no such object"#)));
+    }
+
+    #[test]
+    fn a_schema_that_says_so_is_left_alone() {
+        let said = |message: &str| {
+            format!(
+                r#"{{"spec":{{"priorityLevelConfiguration":{{"name":"there"}}}},
+                   "status":{{"conditions":[{{"type":"Dangling","status":"False","reason":"Found","message":"{message}"}}]}}}}"#
+            )
+        };
+        check(&said(&format!(r#"{PREFIX} \"there\" and it exists"#)), None);
+        check(&said("another name"), Some(&format!(r#"{PREFIX} "there" and it exists"#)));
+    }
+}

@@ -1,0 +1,125 @@
+//! What a request has of its turn: of which flow schema it is, and the place that it holds.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use http::HeaderName;
+
+use super::OwnedSemaphorePermit;
+use super::flows::Schema;
+use super::place::Place;
+use super::watchers::Watching;
+use crate::access::{Attributes, Resource, Target, request as access};
+use crate::answer::Answer;
+use crate::request::{self, Request};
+
+const LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
+const SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
+
+/// The turn of one request. What it holds is given back when the request is dropped, unless somebody takes it over.
+#[derive(Default)]
+pub(crate) struct Turn {
+    schema: OnceLock<Arc<Schema>>,
+    held: Mutex<Held>,
+}
+
+/// What a request holds.
+#[derive(Default)]
+pub(crate) struct Held {
+    place: Option<Place>,
+    seat: Option<OwnedSemaphorePermit>,
+    /// Counted for as long as it is held.
+    _watching: Option<Watching>,
+}
+
+impl Held {
+    pub(super) fn place(place: Place, watching: Option<Watching>) -> Held {
+        Held { place: Some(place), _watching: watching, seat: None }
+    }
+
+    pub(super) fn seat(seat: Option<OwnedSemaphorePermit>) -> Held {
+        Held { seat, ..Held::default() }
+    }
+
+    /// A watch has sent what was there: from now on it takes no seat, but still counts as a watch.
+    pub fn begun(&mut self) {
+        (self.place, self.seat) = (None, None);
+    }
+}
+
+impl Turn {
+    pub(super) fn is_of(&self, schema: Arc<Schema>) {
+        let _ = self.schema.set(schema);
+    }
+
+    pub(super) fn hold(&self, held: Held) {
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = held;
+    }
+
+    /// Takes over what the request holds, for what goes on after it was answered.
+    pub fn take(&self) -> Held {
+        std::mem::take(&mut self.held.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Says in an answer of which schema and level the request was. Not by name: that is nobody's business.
+    pub fn mark(&self, answer: &mut Answer) {
+        let Some(schema) = self.schema.get() else { return };
+        let [level, schema] = schema.uids.clone();
+        answer.headers_mut().insert(LEVEL_UID, level);
+        answer.headers_mut().insert(SCHEMA_UID, schema);
+    }
+}
+
+/// What flow schemas are asked about.
+pub(super) fn asked(request: &Request) -> Attributes<'_> {
+    let target = match &request.target {
+        request::Target::Page(path) => Target::Page(path),
+        request::Target::Resource(path) => Target::Resource(Resource {
+            group: &path.group,
+            version: &path.version,
+            resource: &path.resource,
+            subresource: &path.subresource,
+            namespace: access::namespace(path),
+            name: &path.name,
+            fields: request.query.text("fieldSelector"),
+            labels: request.query.text("labelSelector"),
+        }),
+    };
+    Attributes { user: &request.user, verb: verb(request), target }
+}
+
+/// The name of the one object that a list or a watch is for, if it is for one.
+pub(super) fn only(request: &Request) -> String {
+    match &request.target {
+        request::Target::Resource(path) => access::name(request, path),
+        request::Target::Page(_) => String::new(),
+    }
+}
+
+/// The verb as flow schemas call it.
+pub(super) fn verb(request: &Request) -> &'static str {
+    match &request.target {
+        request::Target::Resource(path) => access::verb(request, path),
+        request::Target::Page(_) => match request.method.as_str() {
+            "GET" => "get",
+            "HEAD" => "head",
+            "POST" => "post",
+            "PUT" => "put",
+            "PATCH" => "patch",
+            "DELETE" => "delete",
+            "OPTIONS" => "options",
+            _ => "",
+        },
+    }
+}
+
+/// Whether a request lasts as long as its client likes, so that nobody can wait for its end. Watches do as well, but
+/// only their beginning is work.
+pub(super) fn is_long_running(asked: &Attributes) -> bool {
+    match asked.target {
+        Target::Page(path) => path.starts_with("/debug/pprof/"),
+        Target::Resource(resource) => {
+            asked.verb != "watch"
+                && matches!(resource.subresource, "attach" | "exec" | "proxy" | "log" | "portforward")
+        }
+    }
+}

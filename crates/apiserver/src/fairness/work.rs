@@ -1,0 +1,114 @@
+//! How much work is a request? Seats, and for how long they are taken.
+
+use std::fmt::{self, Display};
+use std::ops::{Add, AddAssign, Sub, SubAssign};
+use std::time::Duration;
+
+/// Moments and durations inside the queues, in nanoseconds.
+pub(super) type Nanos = u64;
+
+/// The seats that a request takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Work {
+    /// While it is answered.
+    pub first: usize,
+    /// Afterwards: others have to be told of what it wrote.
+    pub last: usize,
+    /// For how long afterwards.
+    pub latency: Duration,
+}
+
+impl Work {
+    /// Just one seat, which is what most requests take.
+    pub const ONE: Work = Work::seats(1);
+
+    /// Work that is done when the request is answered.
+    pub const fn seats(first: usize) -> Work {
+        Work { first, last: 0, latency: Duration::ZERO }
+    }
+
+    /// The seats that are kept for it from its beginning to its end.
+    pub fn most(&self) -> usize {
+        self.first.max(self.last)
+    }
+
+    /// What it is thought to cost, if answering takes `service`.
+    pub fn cost(&self, service: Duration) -> SeatSeconds {
+        SeatSeconds::of(self.first as f64, service) + self.afterwards()
+    }
+
+    /// The same work afterwards on at most `limit` seats: narrower, and longer.
+    pub fn narrowed(self, limit: usize) -> Work {
+        if self.last <= limit || limit == 0 {
+            return self;
+        }
+        Work { last: limit, latency: self.afterwards().per_seat(limit), ..self }
+    }
+
+    fn afterwards(&self) -> SeatSeconds {
+        SeatSeconds::of(self.last as f64, self.latency)
+    }
+}
+
+/// An amount of work, in hundred-millionths of a second on one seat.
+///
+/// Invariant: a server that is busy on 600 seats without a pause for four years does not get to the end of the numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct SeatSeconds(i64);
+
+const SCALE: i64 = 100_000_000;
+const NANOS: f64 = 10.0;
+
+impl SeatSeconds {
+    pub const MAX: SeatSeconds = SeatSeconds(i64::MAX);
+
+    /// So many seats for so long.
+    pub fn of(seats: f64, duration: Duration) -> SeatSeconds {
+        SeatSeconds((seats * duration.as_nanos() as f64 / NANOS).round() as i64)
+    }
+
+    /// As a number of seconds on one seat.
+    pub fn as_f64(self) -> f64 {
+        self.0 as f64 / SCALE as f64
+    }
+
+    /// How long it takes on so many seats.
+    pub fn per_seat(self, seats: usize) -> Duration {
+        Duration::from_nanos((self.0.max(0) as f64 / seats as f64 * NANOS) as u64)
+    }
+}
+
+impl Display for SeatSeconds {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let (sign, size) = (if self.0 < 0 { "-" } else { "" }, self.0.unsigned_abs());
+        write!(f, "{sign}{}.{:08}ss", size / SCALE as u64, size % SCALE as u64)
+    }
+}
+
+impl Add for SeatSeconds {
+    type Output = SeatSeconds;
+
+    fn add(self, other: SeatSeconds) -> SeatSeconds {
+        SeatSeconds(self.0.saturating_add(other.0))
+    }
+}
+
+impl Sub for SeatSeconds {
+    type Output = SeatSeconds;
+
+    fn sub(self, other: SeatSeconds) -> SeatSeconds {
+        SeatSeconds(self.0.saturating_sub(other.0))
+    }
+}
+
+impl AddAssign for SeatSeconds {
+    fn add_assign(&mut self, other: SeatSeconds) {
+        *self = *self + other;
+    }
+}
+
+impl SubAssign for SeatSeconds {
+    fn sub_assign(&mut self, other: SeatSeconds) {
+        *self = *self - other;
+    }
+}

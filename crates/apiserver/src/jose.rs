@@ -1,0 +1,286 @@
+//! JSON Web Tokens and the keys that sign them: what a token says, and whether its signature is a key's.
+
+use std::fmt::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use mizzen_object::{Str, Value, json, value};
+use ring::signature::{self as ring_signature, EcdsaVerificationAlgorithm, RsaParameters};
+use sha2::{Digest as _, Sha256};
+use x509_parser::prelude::FromDer as _;
+use x509_parser::public_key::PublicKey as Parsed;
+use x509_parser::x509::SubjectPublicKeyInfo;
+
+/// A kind of signature.
+#[derive(Debug)]
+pub struct Algorithm {
+    /// What JWTs call it: `RS256`.
+    pub name: &'static str,
+    check: Check,
+}
+
+#[derive(Debug)]
+enum Check {
+    Rsa(&'static RsaParameters),
+    Curve(Curve),
+}
+
+/// Every kind that can be checked. Kubernetes knows ES512 as well; nobody here has its curve.
+pub static ALGORITHMS: [Algorithm; 8] = [
+    Algorithm { name: "RS256", check: Check::Rsa(&ring_signature::RSA_PKCS1_2048_8192_SHA256) },
+    Algorithm { name: "RS384", check: Check::Rsa(&ring_signature::RSA_PKCS1_2048_8192_SHA384) },
+    Algorithm { name: "RS512", check: Check::Rsa(&ring_signature::RSA_PKCS1_2048_8192_SHA512) },
+    Algorithm { name: "PS256", check: Check::Rsa(&ring_signature::RSA_PSS_2048_8192_SHA256) },
+    Algorithm { name: "PS384", check: Check::Rsa(&ring_signature::RSA_PSS_2048_8192_SHA384) },
+    Algorithm { name: "PS512", check: Check::Rsa(&ring_signature::RSA_PSS_2048_8192_SHA512) },
+    Algorithm { name: "ES256", check: Check::Curve(Curve::P256) },
+    Algorithm { name: "ES384", check: Check::Curve(Curve::P384) },
+];
+
+impl Algorithm {
+    /// The kind of that name.
+    pub fn named(name: &str) -> Option<&'static Algorithm> {
+        ALGORITHMS.iter().find(|algorithm| algorithm.name == name)
+    }
+}
+
+/// A curve on which keys are points.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Curve {
+    P256,
+    P384,
+}
+
+impl Curve {
+    const ALL: [Curve; 2] = [Curve::P256, Curve::P384];
+
+    /// What JSON Web Keys call it, its object identifier, and the kind of its signatures.
+    fn names(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Curve::P256 => ("P-256", "1.2.840.10045.3.1.7", "ES256"),
+            Curve::P384 => ("P-384", "1.3.132.0.34", "ES384"),
+        }
+    }
+
+    fn check(self) -> &'static EcdsaVerificationAlgorithm {
+        match self {
+            Curve::P256 => &ring_signature::ECDSA_P256_SHA256_FIXED,
+            Curve::P384 => &ring_signature::ECDSA_P384_SHA384_FIXED,
+        }
+    }
+}
+
+/// A key that knows its signatures. Cheap enough to clone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublicKey {
+    /// What tells it from others.
+    pub id: Str,
+    material: Material,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Material {
+    Rsa {
+        modulus: Vec<u8>,
+        exponent: Vec<u8>,
+    },
+    /// A byte that says how it is written, then two coordinates.
+    Point(Curve, Vec<u8>),
+}
+
+impl PublicKey {
+    /// Reads a `SubjectPublicKeyInfo`. The id is a hash of it, as Kubernetes has it.
+    pub fn from_der(der: &[u8]) -> Option<PublicKey> {
+        let (_, info) = SubjectPublicKeyInfo::from_der(der).ok()?;
+        let material = match info.parsed().ok()? {
+            Parsed::RSA(key) => Material::rsa(key.modulus, key.exponent),
+            Parsed::EC(point) => {
+                let curve = info.algorithm.parameters.as_ref()?.as_oid().ok()?.to_id_string();
+                let curve = Curve::ALL.into_iter().find(|known| known.names().1 == curve)?;
+                Material::Point(curve, point.data().to_vec())
+            }
+            _ => return None,
+        };
+        Some(PublicKey { id: URL_SAFE_NO_PAD.encode(Sha256::digest(der)).into(), material })
+    }
+
+    /// Reads a JSON Web Key; none if it is of no kind that we know, or not for signatures.
+    pub fn from_jwk(key: &Value) -> Option<PublicKey> {
+        if !matches!(key["use"].str(), "" | "sig") {
+            return None;
+        }
+        let part =
+            |name: &str| URL_SAFE_NO_PAD.decode(key[name].str()).ok().filter(|bytes| !bytes.is_empty());
+        let material = match key["kty"].str() {
+            "RSA" => Material::rsa(&part("n")?, &part("e")?),
+            "EC" => {
+                let curve = Curve::ALL.into_iter().find(|known| known.names().0 == key["crv"].str())?;
+                Material::Point(curve, [vec![4], part("x")?, part("y")?].concat())
+            }
+            _ => return None,
+        };
+        Some(PublicKey { id: key["kid"].str().into(), material })
+    }
+
+    /// The key as a JSON Web Key, without its id, use and algorithm.
+    pub fn to_jwk(&self) -> Value {
+        let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+        match &self.material {
+            Material::Rsa { modulus, exponent } => {
+                value!({ "kty": "RSA", "n": (encode(modulus)), "e": (encode(exponent)) })
+            }
+            Material::Point(curve, point) => {
+                let (x, y) = point[1..].split_at(point.len() / 2);
+                let name = curve.names().0;
+                value!({ "kty": "EC", "crv": name, "x": (encode(x)), "y": (encode(y)) })
+            }
+        }
+    }
+
+    /// The kind of signature that it makes unless somebody wants another.
+    pub fn algorithm(&self) -> &'static str {
+        match &self.material {
+            Material::Rsa { .. } => "RS256",
+            Material::Point(curve, _) => curve.names().2,
+        }
+    }
+
+    /// Whether a signature of that kind is this key's.
+    pub fn verify(&self, algorithm: &Algorithm, message: &[u8], signature: &[u8]) -> bool {
+        match (&self.material, &algorithm.check) {
+            (Material::Rsa { modulus: n, exponent: e }, Check::Rsa(parameters)) => {
+                let key = ring_signature::RsaPublicKeyComponents { n, e };
+                key.verify(parameters, message, signature).is_ok()
+            }
+            (Material::Point(curve, point), Check::Curve(wanted)) if curve == wanted => {
+                let key = ring_signature::UnparsedPublicKey::new(curve.check(), point);
+                key.verify(message, signature).is_ok()
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Material {
+    fn rsa(modulus: &[u8], exponent: &[u8]) -> Material {
+        let plain = |number: &[u8]| number[number.iter().take_while(|byte| **byte == 0).count()..].to_vec();
+        Material::Rsa { modulus: plain(modulus), exponent: plain(exponent) }
+    }
+}
+
+/// A token taken apart. Nothing that it says is to be believed before its signature was checked.
+#[derive(Debug)]
+pub(crate) struct Unverified<'a> {
+    pub header: Value,
+    pub claims: Value,
+    /// What is signed.
+    pub message: &'a str,
+    pub signature: Vec<u8>,
+}
+
+impl<'a> Unverified<'a> {
+    /// None if it is no token at all, or demands something of its readers that we do not know.
+    pub fn parse(token: &'a str) -> Option<Unverified<'a>> {
+        let (message, signature) = token.rsplit_once('.')?;
+        let (header, claims) = message.split_once('.').filter(|parts| !parts.1.contains('.'))?;
+        let read = |part: &str| json::parse(&URL_SAFE_NO_PAD.decode(part).ok()?).ok();
+        let (header, claims) = (read(header)?, read(claims)?);
+        let sound = header.as_map().is_some() && claims.as_map().is_some() && header["crit"].is_null();
+        let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
+        sound.then_some(Unverified { header, claims, message, signature })
+    }
+
+    /// Whom it is for: a text, or a list of texts.
+    pub fn audiences(&self) -> Vec<Str> {
+        match &self.claims["aud"] {
+            Value::String(one) => vec![one.as_str().into()],
+            many => many.list().iter().map(|audience| audience.str().into()).collect(),
+        }
+    }
+
+    /// Whether a key has signed it, in a way that its header names.
+    pub fn is_signed_by(&self, key: &PublicKey) -> bool {
+        let algorithm = Algorithm::named(self.header["alg"].str());
+        algorithm.is_some_and(|algorithm| key.verify(algorithm, self.message.as_bytes(), &self.signature))
+    }
+}
+
+/// Texts as Go shows a list of them with `%q`.
+pub(crate) fn quoted(texts: &[Str]) -> String {
+    let mut shown = String::from("[");
+    for (at, text) in texts.iter().enumerate() {
+        let space = if at == 0 { "" } else { " " };
+        let _ = write!(shown, "{space}{}", json::quote(text));
+    }
+    shown + "]"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ring::rand::SystemRandom;
+    use ring::signature::{ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
+
+    fn part(text: &str) -> String {
+        URL_SAFE_NO_PAD.encode(text)
+    }
+
+    #[track_caller]
+    fn check(header: &str, claims: &str, more: &str, expected: bool) {
+        let token = format!("{}.{}.{more}", part(header), part(claims));
+        assert_eq!(Unverified::parse(&token).is_some(), expected, "{token}");
+    }
+
+    #[test]
+    fn a_token_has_three_parts_and_two_of_them_are_objects() {
+        check(r#"{"alg":"RS256"}"#, r#"{"iss":"x"}"#, "", true);
+        check(r#"{"alg":"RS256"}"#, r#"{"iss":"x"}"#, "x.y", false);
+        check(r#"{"alg":"RS256"}"#, "[]", "", false);
+        check("{", "{}", "", false);
+        check(r#"{"alg":"RS256","crit":["exp"]}"#, "{}", "", false);
+        assert!(Unverified::parse("abc").is_none());
+        assert!(Unverified::parse("").is_none());
+    }
+
+    #[test]
+    fn whom_a_token_is_for_is_one_or_many() {
+        let audiences = |claims: &str| {
+            let token = format!("{}.{}.", part("{}"), part(claims));
+            Unverified::parse(&token).unwrap().audiences()
+        };
+        assert_eq!(audiences(r#"{"aud":"a"}"#), ["a"]);
+        assert_eq!(audiences(r#"{"aud":["a","b"]}"#), ["a", "b"]);
+        assert!(audiences("{}").is_empty());
+    }
+
+    #[test]
+    fn a_signature_counts_for_its_key_kind_and_message_only() {
+        let random = SystemRandom::new();
+        let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P384_SHA384_FIXED_SIGNING, &random).unwrap();
+        let pair =
+            EcdsaKeyPair::from_pkcs8(&ECDSA_P384_SHA384_FIXED_SIGNING, document.as_ref(), &random).unwrap();
+        let (x, y) = pair.public_key().as_ref()[1..].split_at(48);
+        let (x, y) = (URL_SAFE_NO_PAD.encode(x), URL_SAFE_NO_PAD.encode(y));
+        let jwk = value!({ "kty": "EC", "crv": "P-384", "kid": "k", "x": x, "y": y });
+        let key = PublicKey::from_jwk(&jwk).unwrap();
+        assert_eq!((key.id.as_str(), key.algorithm()), ("k", "ES384"));
+        let signature = pair.sign(&random, b"message").unwrap();
+        let verify = |name: &str, message: &[u8]| {
+            key.verify(Algorithm::named(name).unwrap(), message, signature.as_ref())
+        };
+        assert!(verify("ES384", b"message"));
+        assert!(!verify("ES384", b"massage"));
+        assert!(!verify("ES256", b"message"));
+        assert!(!verify("RS256", b"message"));
+        assert_eq!(PublicKey::from_jwk(&key.to_jwk()).unwrap().material, key.material);
+    }
+
+    #[test]
+    fn a_key_of_an_unknown_kind_or_for_another_use_is_none() {
+        assert_eq!(PublicKey::from_jwk(&value!({ "kty": "oct", "k": "AAAA" })), None);
+        assert_eq!(PublicKey::from_jwk(&value!({ "kty": "EC", "crv": "P-521", "x": "AA", "y": "AA" })), None);
+        assert_eq!(PublicKey::from_jwk(&value!({ "kty": "RSA", "use": "enc", "n": "AQ", "e": "AQ" })), None);
+        assert_eq!(PublicKey::from_jwk(&value!({ "kty": "RSA", "n": "?", "e": "AQ" })), None);
+        assert!(Algorithm::named("none").is_none() && Algorithm::named("HS256").is_none());
+    }
+}

@@ -1,0 +1,81 @@
+//! A server that a kubeconfig file names, to whose one address reviews are posted: who decides or knows in our stead.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, header};
+use mizzen_object::time;
+use mizzen_registry::Registry;
+use tokio::time::Instant;
+
+use super::hook::{exchange, judge};
+use super::{Client, Limit, Outgoing, SendError, Target, whole};
+use crate::delegate::kubeconfig::Kubeconfig;
+
+/// The most bytes of an answer.
+const MAX_ANSWER: usize = 1024 * 1024;
+
+/// The server, with what we show to it.
+pub(crate) struct Remote {
+    client: Client,
+    target: Target,
+    url: String,
+    token: Option<String>,
+}
+
+/// Why a review got no answer that could be read.
+#[derive(Debug, thiserror::Error)]
+#[error("{why}")]
+pub(crate) struct PostError {
+    /// The code of the answer, if there was one.
+    pub code: Option<u16>,
+    /// What is wrong, in the words of client-go.
+    pub why: String,
+}
+
+impl Remote {
+    /// The server of a kubeconfig file.
+    pub fn new(file: &Kubeconfig, registry: &Registry) -> Remote {
+        let Kubeconfig { url, path, address, server_name, trust, identity, token } = file.clone();
+        // Whatever identity there is, it is shown. One connection of HTTP/2 has so many streams and no more: questions
+        // that are answered slowly would hold up others.
+        let target = Target { address, server_name, trust, as_front_proxy: true, http2: false };
+        Remote { client: Client::plain(registry, identity), target, url: format!("{url}{path}"), token }
+    }
+
+    /// Posts a review and gives back the body of a good answer.
+    pub async fn post(&self, body: Bytes, patience: Duration) -> Result<Bytes, PostError> {
+        let limit = Limit { until: Instant::now() + patience, bytes: MAX_ANSWER };
+        let nanos = i64::try_from(patience.as_nanos()).unwrap_or(i64::MAX);
+        let url = format!("{}?timeout={}", self.url, time::duration_text(nanos));
+        let prepared = || Ok((self.target.clone(), self.request(&url, body.clone())?));
+        let unanswered = |error: SendError| PostError { code: None, why: error.of_post(&url).0 };
+        let response = exchange(&self.client, limit, prepared).await.map_err(unanswered)?;
+        let (code, outcome) = judge(response, limit).await;
+        outcome.map_err(|error| PostError { code: Some(code), why: error.0 })
+    }
+
+    fn request(&self, url: &str, body: Bytes) -> Result<Request<Outgoing>, SendError> {
+        let mut request = Request::post(url)
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::ACCEPT, "application/json, */*")
+            .header(header::USER_AGENT, "kube-apiserver");
+        if let Some(token) = &self.token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        request.body(whole(body)).map_err(|error| SendError(error.to_string()))
+    }
+}
+
+impl PostError {
+    /// Whether it may be otherwise the next time, as upstream sees it (apiserver/pkg/util/webhook/webhook.go).
+    pub fn is_passing(&self) -> bool {
+        let lost = ["connection reset by peer", "http2: client connection lost"];
+        matches!(self.code, Some(429 | 500 | 504)) || lost.iter().any(|end| self.why.ends_with(end))
+    }
+
+    /// Whether the answer took too long.
+    pub fn is_late(&self) -> bool {
+        self.code == Some(504) || self.why.ends_with("context deadline exceeded")
+    }
+}

@@ -1,0 +1,247 @@
+//! How clients share the server: who is let in, who waits, and who is turned away.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::BodyExt as _;
+use mizzen_apiserver::access::{Attributes, Authorizer, Decision, Reason, Target};
+use mizzen_apiserver::{Concurrency, Options, User};
+use tokio::time::{Instant, sleep};
+
+use crate::rig::{CONFIG_MAPS, Rig};
+
+const GROUP: &str = "/apis/flowcontrol.apiserver.k8s.io/v1";
+
+/// Allows everything, after a while: so every request takes some time while it has its place.
+#[derive(Debug)]
+struct Slow(Duration);
+
+impl Authorizer for Slow {
+    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> mizzen_registry::Future<'a, Decision> {
+        Box::pin(async move {
+            if !matches!(attributes.target, Target::Page(_)) {
+                sleep(self.0).await;
+            }
+            Decision::Allow(Reason::default())
+        })
+    }
+}
+
+/// A server of so many seats, on which answering takes `takes`.
+async fn rig(seats: usize, is_fair: bool, takes: Duration) -> Rig {
+    let concurrency = Concurrency { reads: seats, writes: if is_fair { 0 } else { seats }, is_fair };
+    let authorizers: Vec<Arc<dyn Authorizer>> = vec![Arc::new(Slow(takes))];
+    Rig::with(Options { concurrency, authorizers, ..Options::default() }).await
+}
+
+/// All seats for a level with queues, whose flows are told apart by user.
+async fn share(rig: &Rig) {
+    let level = r#"{"metadata":{"name":"shared"},"spec":{"type":"Limited","limited":{"nominalConcurrencyShares":1000,
+        "limitResponse":{"type":"Queue","queuing":{"queues":64,"queueLengthLimit":50,"handSize":6}}}}}"#;
+    rig.post(&format!("{GROUP}/prioritylevelconfigurations"), level).await.expect(201);
+    let rest = r#"{"metadata":{"name":"catch-all"},"spec":{"type":"Limited","limited":{"nominalConcurrencyShares":5,
+        "lendablePercent":0,"limitResponse":{"type":"Reject"}}}}"#;
+    rig.post(&format!("{GROUP}/prioritylevelconfigurations"), rest).await.expect(201);
+    rig.post(&format!("{GROUP}/flowschemas"), &schema("everybody")).await.expect(201);
+}
+
+fn schema(name: &str) -> String {
+    format!(
+        r#"{{"metadata":{{"name":"{name}"}},"spec":{{"priorityLevelConfiguration":{{"name":"shared"}},
+           "matchingPrecedence":500,"distinguisherMethod":{{"type":"ByUser"}},"rules":[{{
+           "subjects":[{{"kind":"Group","group":{{"name":"system:authenticated"}}}}],
+           "resourceRules":[{{"verbs":["*"],"apiGroups":["*"],"resources":["*"],"namespaces":["*"],"clusterScope":true}}],
+           "nonResourceRules":[{{"verbs":["*"],"nonResourceURLs":["*"]}}]}}]}}}}"#
+    )
+}
+
+async fn get_as(rig: &Rig, user: &'static str) -> u16 {
+    rig.call_as(User::component(user), &[], "GET", &format!("{CONFIG_MAPS}/x"), "").await.status
+}
+
+/// The answers to `n` requests of a polite client, one after the other, while a greedy one has 1,000 under way; and
+/// the longest that one of them took.
+async fn polite_beside_greedy(rig: &Rig, n: usize) -> (Vec<u16>, Duration) {
+    rig.make("x", "").await;
+    let greedy: Vec<_> = (0..1_000)
+        .map(|_| {
+            let rig = rig.clone();
+            tokio::spawn(async move {
+                loop {
+                    if get_as(&rig, "greedy").await == 429 {
+                        sleep(Duration::from_secs(1)).await;
+                    }
+                }
+            })
+        })
+        .collect();
+    sleep(Duration::from_millis(500)).await;
+    let (mut codes, mut longest) = (Vec::new(), Duration::ZERO);
+    for _ in 0..n {
+        let began = Instant::now();
+        codes.push(get_as(rig, "polite").await);
+        longest = longest.max(began.elapsed());
+    }
+    greedy.iter().for_each(|task| task.abort());
+    (codes, longest)
+}
+
+const TAKES: Duration = Duration::from_millis(10);
+
+#[tokio::test(start_paused = true)]
+async fn a_greedy_client_cannot_starve_another() {
+    let rig = rig(10, true, TAKES).await;
+    share(&rig).await;
+    let (codes, longest) = polite_beside_greedy(&rig, 100).await;
+    assert!(codes.iter().all(|code| *code == 200), "{codes:?}");
+    // Ten to answer, and at most two rounds of others; the 300 who wait would take as much as 300 ms.
+    assert!(longest <= Duration::from_millis(30), "{longest:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_fairness_it_can() {
+    let rig = rig(10, false, TAKES).await;
+    let (codes, _) = polite_beside_greedy(&rig, 100).await;
+    assert!(codes.contains(&429), "{codes:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_turned_away_is_told_when_to_come_back() {
+    let rig = rig(1, true, TAKES).await;
+    rig.make("x", "").await;
+    let busy = tokio::spawn({
+        let rig = rig.clone();
+        async move { get_as(&rig, "ann").await }
+    });
+    tokio::task::yield_now().await;
+    let answer = rig.send_as(User::component("bob"), &[], "GET", &format!("{CONFIG_MAPS}/x"), "").await;
+    assert_eq!(answer.status(), 429);
+    let header = |name: &str| answer.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
+    assert_eq!(header("retry-after").as_deref(), Some("1"));
+    assert_eq!(header("content-type").as_deref(), Some("text/plain; charset=utf-8"));
+    assert_eq!(
+        header("x-kubernetes-pf-flowschema-uid").as_deref(),
+        Some(""),
+        "nobody has written the schema"
+    );
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(body, "Too many requests, please try again later.\n");
+    assert_eq!(rig.get(&format!("{CONFIG_MAPS}/x")).await.status, 200, "who may do everything is let in");
+    assert_eq!(busy.await.unwrap(), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_says_of_which_schema_and_level_it_is() {
+    let rig = rig(10, true, TAKES).await;
+    share(&rig).await;
+    let uid = |body: &mizzen_object::Value| body.at("metadata.uid").str().to_owned();
+    let schema = uid(&rig.get(&format!("{GROUP}/flowschemas/everybody")).await.body);
+    let level = uid(&rig.get(&format!("{GROUP}/prioritylevelconfigurations/shared")).await.body);
+    let answer = rig.send_as(User::component("ann"), &[], "GET", &format!("{CONFIG_MAPS}/nothing"), "").await;
+    assert_eq!(answer.status(), 404);
+    assert_eq!(answer.headers()["x-kubernetes-pf-flowschema-uid"], *schema);
+    assert_eq!(answer.headers()["x-kubernetes-pf-prioritylevel-uid"], *level);
+    let log = "/api/v1/namespaces/default/pods/p/log";
+    let answer = rig.send_as(User::component("ann"), &[], "GET", log, "").await;
+    assert!(!answer.headers().contains_key("x-kubernetes-pf-flowschema-uid"), "what lasts has no turn");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_too_long_is_turned_away() {
+    let rig = rig(1, true, Duration::from_secs(40)).await;
+    share(&rig).await;
+    rig.make("x", "").await;
+    let busy = tokio::spawn({
+        let rig = rig.clone();
+        async move { get_as(&rig, "ann").await }
+    });
+    tokio::task::yield_now().await;
+    let began = Instant::now();
+    assert_eq!(get_as(&rig, "bob").await, 429);
+    assert_eq!(began.elapsed().as_secs(), 15, "a quarter of the time that a request may take");
+    assert_eq!(busy.await.unwrap(), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_takes_a_seat_until_it_has_sent_what_was_there() {
+    let rig = rig(1, true, Duration::ZERO).await;
+    for n in 0..300 {
+        rig.make(&format!("x{n}"), "").await;
+    }
+    rig.make("x", "").await;
+    let ann = || User::component("ann");
+    let answer = rig.send_as(ann(), &[], "GET", &format!("{CONFIG_MAPS}?watch=true"), "").await;
+    let mut body = answer.into_body();
+    assert_eq!(get_as(&rig, "bob").await, 429);
+    body.frame().await.unwrap().unwrap();
+    assert_eq!(get_as(&rig, "bob").await, 429, "there is more to send");
+    body.frame().await.unwrap().unwrap();
+    assert_eq!(get_as(&rig, "bob").await, 200);
+    let version = rig.get(CONFIG_MAPS).await.version();
+    let path = format!("{CONFIG_MAPS}?watch=true&resourceVersion={version}");
+    let _later = rig.send_as(ann(), &[], "GET", &path, "").await;
+    assert_eq!(get_as(&rig, "bob").await, 200, "who knows what was there takes no seat");
+    let unread = rig.send_as(ann(), &[], "GET", &format!("{CONFIG_MAPS}?watch=true"), "").await;
+    assert_eq!(get_as(&rig, "bob").await, 429);
+    drop(unread);
+    assert_eq!(get_as(&rig, "bob").await, 200, "who does not read it gives it back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_schema_says_whether_its_level_is_there() {
+    let rig = Rig::new().await;
+    let path = format!("{GROUP}/flowschemas/lonely");
+    rig.post(&format!("{GROUP}/flowschemas"), &schema("lonely")).await.expect(201);
+    let condition = async || {
+        sleep(Duration::from_millis(1)).await;
+        let schema = rig.get(&path).await.body;
+        let condition = &schema.at("status.conditions").list()[0];
+        format!("{} {} {}", condition["type"].str(), condition["status"].str(), condition["reason"].str())
+    };
+    assert_eq!(condition().await, "Dangling True NotFound");
+    share(&rig).await;
+    assert_eq!(condition().await, "Dangling False Found");
+    rig.delete(&format!("{GROUP}/prioritylevelconfigurations/shared"), "").await.expect(200);
+    assert_eq!(condition().await, "Dangling True NotFound");
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_and_pages_show_what_is_going_on() {
+    let rig = rig(2, true, Duration::from_secs(1)).await;
+    share(&rig).await;
+    let busy: Vec<_> = (0..5)
+        .map(|_| {
+            let rig = rig.clone();
+            tokio::spawn(async move { get_as(&rig, "ann").await })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    let page = async |path: &str| rig.get(path).await.expect(200).body.str().to_owned();
+    let metrics = page("/metrics").await;
+    let labels = r#"flow_schema="everybody",priority_level="shared""#;
+    for line in [
+        format!("apiserver_flowcontrol_current_executing_requests{{{labels}}} 2"),
+        format!("apiserver_flowcontrol_current_inqueue_requests{{{labels}}} 3"),
+        format!("apiserver_flowcontrol_dispatched_requests_total{{{labels}}} 2"),
+        r#"apiserver_flowcontrol_nominal_limit_seats{priority_level="shared"} 2"#.into(),
+        r#"apiserver_flowcontrol_current_limit_seats{priority_level="shared"} 2"#.into(),
+    ] {
+        assert!(metrics.lines().any(|known| known == line), "{line} is not in\n{metrics}");
+    }
+    let root = "/debug/api_priority_and_fairness";
+    let levels = page(&format!("{root}/dump_priority_levels")).await;
+    let shared: Vec<&str> =
+        levels.lines().find(|line| line.starts_with("shared")).unwrap().split_whitespace().collect();
+    assert_eq!(shared[4..7], ["3,", "2,", "2,"], "{levels}");
+    assert!(
+        page(&format!("{root}/dump_queues")).await.lines().filter(|line| line.starts_with("shared,")).count()
+            == 64
+    );
+    let requests = page(&format!("{root}/dump_requests?includeRequestDetails=1")).await;
+    let shared = requests.lines().filter(|line| line.contains("everybody") && line.contains("configmaps/x,"));
+    assert_eq!(shared.count(), 5, "{requests}");
+    rig.get(&format!("{root}/nothing")).await.expect(404);
+    for busy in busy {
+        assert_eq!(busy.await.unwrap(), 404);
+    }
+}

@@ -1,0 +1,307 @@
+//! What is remembered of requests, and where that goes.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use mizzen_apiserver::audit::{
+    Batch, Delivery, Format, LogFile, Mode, Policy, Setup, Throttle, Truncation, WebhookSetup,
+};
+use mizzen_object::time::duration_nanos;
+
+use super::{document, refused};
+use crate::compose::ComposeError;
+
+/// The only version of events.
+const VERSION: &str = "audit.k8s.io/v1";
+
+/// The arguments of auditing.
+#[derive(Args, Clone)]
+pub struct AuditArgs {
+    /// Remember requests as this Policy of audit.k8s.io/v1 says; without it nothing is remembered
+    #[arg(long, value_name = "FILE")]
+    audit_policy_file: Option<PathBuf>,
+    /// Write what is remembered to this file; - is the standard output
+    #[arg(long, value_name = "FILE")]
+    audit_log_path: Option<PathBuf>,
+    /// How it is written: all of it, or a line for people
+    #[arg(long, value_name = "FORMAT", default_value = "json")]
+    audit_log_format: FormatArg,
+    /// The version of events in the file
+    #[arg(long, value_name = "VERSION", default_value = VERSION, value_parser = [VERSION])]
+    audit_log_version: String,
+    /// How many days old files are kept; 0 keeps them
+    #[arg(long, value_name = "DAYS", default_value_t = 366)]
+    audit_log_maxage: u32,
+    /// How many old files are kept; 0 keeps them all
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    audit_log_maxbackup: usize,
+    /// How many megabytes a file may have before another is begun; 0 is any number
+    #[arg(long, value_name = "MEGABYTES", default_value_t = 100)]
+    audit_log_maxsize: u64,
+    /// Compress old files
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        default_value_t = false, action = clap::ArgAction::Set)]
+    audit_log_compress: bool,
+    /// Send what is remembered to the server that the current context of this kubeconfig file names
+    #[arg(long, value_name = "FILE")]
+    audit_webhook_config_file: Option<PathBuf>,
+    /// How long to wait before sending something a second time
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration,
+        alias = "audit-webhook-batch-initial-backoff")]
+    audit_webhook_initial_backoff: Duration,
+    /// The version of events that are sent
+    #[arg(long, value_name = "VERSION", default_value = VERSION, value_parser = [VERSION])]
+    audit_webhook_version: String,
+    #[command(flatten)]
+    log: LogDelivery,
+    #[command(flatten)]
+    webhook: WebhookDelivery,
+}
+
+impl AuditArgs {
+    /// What is remembered, and where that goes; none if nothing is.
+    pub fn setup(&self) -> Result<Option<Setup>, ComposeError> {
+        let (log, webhook) = (self.log_file()?, self.webhook()?);
+        let Some(file) = &self.audit_policy_file else { return Ok(None) };
+        let policy = Policy::read(&document(file)?).map_err(|error| refused(file, error.to_string()))?;
+        Ok(Some(Setup { policy, log, webhook }))
+    }
+
+    fn log_file(&self) -> Result<Option<LogFile>, ComposeError> {
+        let Some(path) = self.audit_log_path.clone() else { return Ok(None) };
+        let file = LogFile {
+            path,
+            format: self.audit_log_format.into(),
+            max_age: self.audit_log_maxage,
+            max_backups: self.audit_log_maxbackup,
+            max_size: self.audit_log_maxsize,
+            compress: self.audit_log_compress,
+            delivery: self.log.delivery()?,
+        };
+        file.make().map_err(|error| refused(&file.path, error.to_string()))?;
+        Ok(Some(file))
+    }
+
+    fn webhook(&self) -> Result<Option<WebhookSetup>, ComposeError> {
+        let Some(file) = &self.audit_webhook_config_file else { return Ok(None) };
+        let delivery = self.webhook.delivery()?;
+        let setup = WebhookSetup::load(file, self.audit_webhook_initial_backoff, delivery);
+        // The error names the file, which may be one beside this.
+        let refused = |error: &dyn ToString| ComposeError::Configuration {
+            file: "--audit-webhook-config-file".into(),
+            why: error.to_string(),
+        };
+        setup.map(Some).map_err(|error| refused(&error))
+    }
+}
+
+/// How an event reads.
+#[derive(ValueEnum, Clone, Copy)]
+enum FormatArg {
+    Json,
+    Legacy,
+}
+
+impl From<FormatArg> for Format {
+    fn from(format: FormatArg) -> Format {
+        match format {
+            FormatArg::Json => Format::Json,
+            FormatArg::Legacy => Format::Legacy,
+        }
+    }
+}
+
+/// When events are told.
+#[derive(ValueEnum, Clone, Copy)]
+enum ModeArg {
+    Batch,
+    Blocking,
+    BlockingStrict,
+}
+
+impl From<ModeArg> for Mode {
+    fn from(mode: ModeArg) -> Mode {
+        match mode {
+            ModeArg::Batch => Mode::Batch,
+            ModeArg::Blocking => Mode::Blocking,
+            ModeArg::BlockingStrict => Mode::BlockingStrict,
+        }
+    }
+}
+
+/// A time as Go writes it: `30s`, `1m30s`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let nanos = duration_nanos(text).map_err(|error| error.to_string())?;
+    u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| "must not be negative".into())
+}
+
+/// The arguments of how events reach a file or a server: the same for both, under different names.
+macro_rules! delivery_args {
+    ($type:ident, $place:literal, $mode:literal, size: $size:literal, throttle: $throttle:literal) => {
+        #[derive(Args, Clone)]
+        struct $type {
+            /// When events are told: later, some together, or at once, while the request waits; strict refuses requests
+            /// that cannot be remembered
+            #[arg(id = concat!($place, "-mode"), long = concat!("audit-", $place, "-mode"), value_name = "MODE",
+                default_value = $mode)]
+            mode: ModeArg,
+            /// How many events may wait in batch mode; more are lost
+            #[arg(id = concat!($place, "-buffer"), long = concat!("audit-", $place, "-batch-buffer-size"),
+                value_name = "N", default_value_t = 10_000)]
+            buffer: usize,
+            /// How many events are told together in batch mode
+            #[arg(id = concat!($place, "-size"), long = concat!("audit-", $place, "-batch-max-size"),
+                value_name = "N", default_value_t = $size)]
+            size: usize,
+            /// How long an event waits for others in batch mode
+            #[arg(id = concat!($place, "-wait"), long = concat!("audit-", $place, "-batch-max-wait"),
+                value_name = "TIME", default_value = "30s", value_parser = duration)]
+            wait: Duration,
+            /// Whether batches are told only so often
+            #[arg(id = concat!($place, "-throttle"), long = concat!("audit-", $place, "-batch-throttle-enable"),
+                value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+                default_value_t = $throttle, action = clap::ArgAction::Set)]
+            throttle: bool,
+            /// How many batches are told in a second
+            #[arg(id = concat!($place, "-rate"), long = concat!("audit-", $place, "-batch-throttle-qps"),
+                value_name = "N", default_value_t = 10.0)]
+            rate: f32,
+            /// How many batches are told at once after a rest
+            #[arg(id = concat!($place, "-burst"), long = concat!("audit-", $place, "-batch-throttle-burst"),
+                value_name = "N", default_value_t = 15)]
+            burst: usize,
+            /// Whether events may only be so large
+            #[arg(id = concat!($place, "-truncate"), long = concat!("audit-", $place, "-truncate-enabled"),
+                value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+                default_value_t = false, action = clap::ArgAction::Set)]
+            truncate: bool,
+            /// The largest batch, in bytes
+            #[arg(id = concat!($place, "-largest-batch"), long = concat!("audit-", $place, "-truncate-max-batch-size"),
+                value_name = "BYTES", default_value_t = 10 * 1024 * 1024)]
+            largest_batch: usize,
+            /// The largest event, in bytes; a larger one is told without objects, or not at all
+            #[arg(id = concat!($place, "-largest-event"), long = concat!("audit-", $place, "-truncate-max-event-size"),
+                value_name = "BYTES", default_value_t = 100 * 1024)]
+            largest_event: usize,
+        }
+
+        impl $type {
+            fn delivery(&self) -> Result<Delivery, ComposeError> {
+                let throttle = Throttle { rate: self.rate, burst: self.burst };
+                let batch = Batch {
+                    buffer: self.buffer,
+                    size: self.size,
+                    wait: self.wait,
+                    throttle: self.throttle.then_some(throttle),
+                };
+                let sizes = Truncation { event: self.largest_event, batch: self.largest_batch };
+                let mode = self.mode.into();
+                check($place, mode, &batch, sizes)?;
+                Ok(Delivery { mode, batch, truncation: self.truncate.then_some(sizes) })
+            }
+        }
+    };
+}
+
+delivery_args!(LogDelivery, "log", "blocking", size: 1, throttle: false);
+delivery_args!(WebhookDelivery, "webhook", "batch", size: 400, throttle: true);
+
+/// Refuses numbers that make no sense, in upstream's words.
+fn check(place: &str, mode: Mode, batch: &Batch, sizes: Truncation) -> Result<(), ComposeError> {
+    let (Truncation { event, batch: largest }, throttle) = (sizes, batch.throttle);
+    let positive =
+        |what: &str, number: String| Some(format!("invalid audit {what}{number}, must be a positive number"));
+    let name = |what: &str| format!("batch {place} {what} ");
+    let counts = mode == Mode::Batch;
+    let problem = match throttle {
+        _ if counts && batch.buffer == 0 => positive(&name("buffer size"), batch.buffer.to_string()),
+        _ if counts && batch.size == 0 => positive(&name("max batch size"), batch.size.to_string()),
+        Some(Throttle { rate, .. }) if counts && rate <= 0.0 => {
+            positive(&name("throttle QPS"), rate.to_string())
+        }
+        Some(Throttle { burst: 0, .. }) if counts => positive(&name("throttle burst"), "0".into()),
+        _ if event == 0 => positive(&format!("truncate {place} max event size "), "0".into()),
+        _ if largest < event => Some(format!(
+            "invalid audit truncate {place} max batch size {largest}, must be greater than max event size ({event})"
+        )),
+        _ => None,
+    };
+    let file = format!("--audit-{place}");
+    problem.map_or(Ok(()), |why| Err(ComposeError::Configuration { file, why }))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        audit: AuditArgs,
+    }
+
+    fn parse(arguments: &[&str]) -> AuditArgs {
+        Command::try_parse_from(["x"].iter().chain(arguments)).map(|command| command.audit).unwrap()
+    }
+
+    #[test]
+    fn what_nobody_says_is_as_upstream_has_it() {
+        let audit = parse(&[]);
+        let log = audit.log.delivery().unwrap();
+        assert_eq!((log.mode, log.batch.size, log.batch.throttle), (Mode::Blocking, 1, None));
+        let webhook = audit.webhook.delivery().unwrap();
+        let batch = Batch {
+            buffer: 10_000,
+            size: 400,
+            wait: Duration::from_secs(30),
+            throttle: Some(Throttle { rate: 10.0, burst: 15 }),
+        };
+        assert_eq!(webhook, Delivery { mode: Mode::Batch, batch, truncation: None });
+        assert_eq!(audit.audit_webhook_initial_backoff, Duration::from_secs(10));
+        assert!(audit.setup().unwrap().is_none());
+    }
+
+    #[test]
+    fn arguments_are_called_as_upstream_calls_them() {
+        let audit = parse(&[
+            "--audit-log-mode=blocking-strict",
+            "--audit-log-truncate-enabled",
+            "--audit-webhook-mode=blocking",
+            "--audit-webhook-batch-throttle-enable=false",
+            "--audit-webhook-batch-initial-backoff=1m30s",
+        ]);
+        let log = audit.log.delivery().unwrap();
+        let sizes = Truncation { event: 100 * 1024, batch: 10 * 1024 * 1024 };
+        assert_eq!((log.mode, log.truncation), (Mode::BlockingStrict, Some(sizes)));
+        let webhook = audit.webhook.delivery().unwrap();
+        assert_eq!((webhook.mode, webhook.batch.throttle), (Mode::Blocking, None));
+        assert_eq!(audit.audit_webhook_initial_backoff, Duration::from_secs(90));
+    }
+
+    #[track_caller]
+    fn check_refused(arguments: &[&str], expected: &str) {
+        let audit = parse(arguments);
+        let outcomes = [audit.log.delivery(), audit.webhook.delivery()];
+        let problem = outcomes.into_iter().find_map(Result::err).unwrap().to_string();
+        assert!(problem.ends_with(expected), "{problem}");
+    }
+
+    #[test]
+    fn numbers_that_make_no_sense_are_refused() {
+        check_refused(
+            &["--audit-webhook-batch-buffer-size=0"],
+            "invalid audit batch webhook buffer size 0, must be a positive number",
+        );
+        check_refused(
+            &["--audit-webhook-batch-throttle-qps=0"],
+            "invalid audit batch webhook throttle QPS 0, must be a positive number",
+        );
+        check_refused(
+            &["--audit-log-truncate-max-batch-size=1"],
+            "invalid audit truncate log max batch size 1, must be greater than max event size (102400)",
+        );
+    }
+}

@@ -1,0 +1,88 @@
+//! Which keys sign service accounts' tokens, whose tokens are good, and for whom.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use mizzen_apiserver::ServiceAccounts;
+use mizzen_apiserver::jose::PublicKey;
+
+use super::{refused, text};
+use crate::compose::ComposeError;
+use crate::token_key::{TokenKey, public_keys};
+
+/// The arguments of service accounts.
+#[derive(Args, Clone)]
+pub struct ServiceAccountArgs {
+    /// Sign tokens with the key in this file, RSA or elliptic curve [default: a key of its own in the data directory]
+    #[arg(long, value_name = "FILE")]
+    service_account_signing_key_file: Option<PathBuf>,
+    /// Believe tokens that were signed with keys of this file, public or private, as well; may be repeated
+    #[arg(long, value_name = "FILE")]
+    service_account_key_file: Vec<PathBuf>,
+    /// Who says that tokens are good; of several, which are all believed, the first is written into new tokens
+    #[arg(long, value_name = "URL")]
+    service_account_issuer: Vec<String>,
+    /// Where others are told to find the keys [default: at this server]
+    #[arg(long, value_name = "URL")]
+    service_account_jwks_uri: Option<String>,
+    /// Whom tokens must be for, one of these [default: the issuers]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    api_audiences: Vec<String>,
+}
+
+impl ServiceAccountArgs {
+    /// The key that signs.
+    pub fn signer(&self, directory: Option<&Path>) -> Result<TokenKey, ComposeError> {
+        Ok(match (&self.service_account_signing_key_file, directory) {
+            (Some(file), _) => TokenKey::read(file)?,
+            (None, Some(directory)) => TokenKey::open(directory)?,
+            (None, None) => TokenKey::in_memory()?,
+        })
+    }
+
+    /// Whose tokens are good, and for whom.
+    pub fn service_accounts(&self) -> Result<ServiceAccounts, ComposeError> {
+        let default = ServiceAccounts::default();
+        let texts = |list: &[String]| list.iter().map(Into::into).collect();
+        let issuers = match self.service_account_issuer.as_slice() {
+            [] => default.issuers,
+            named => {
+                check_issuers(named)?;
+                texts(named)
+            }
+        };
+        let (keys_url, audiences) = (self.keys_url()?, texts(&self.api_audiences));
+        Ok(ServiceAccounts { keys: self.keys()?, issuers, audiences, keys_url })
+    }
+
+    fn keys(&self) -> Result<Vec<PublicKey>, ComposeError> {
+        let mut keys = Vec::new();
+        for file in &self.service_account_key_file {
+            keys.extend(public_keys(&text(file)?).map_err(|why| refused(file, why))?);
+        }
+        Ok(keys)
+    }
+
+    fn keys_url(&self) -> Result<Option<String>, ComposeError> {
+        match &self.service_account_jwks_uri {
+            Some(url) if !url.starts_with("https://") => {
+                let why = format!("service-account-jwks-uri requires https scheme, parsed as: {url}");
+                Err(refused(Path::new("--service-account-jwks-uri"), why))
+            }
+            url => Ok(url.clone()),
+        }
+    }
+}
+
+fn check_issuers(issuers: &[String]) -> Result<(), ComposeError> {
+    let refuse = |why: String| Err(refused(Path::new("--service-account-issuer"), why));
+    for (at, issuer) in issuers.iter().enumerate() {
+        if issuer.is_empty() {
+            return refuse("service-account-issuer should not be an empty string".into());
+        }
+        if issuers[..at].contains(issuer) {
+            return refuse(format!("service-account-issuer {issuer:?} is already specified"));
+        }
+    }
+    Ok(())
+}

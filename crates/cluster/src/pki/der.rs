@@ -1,0 +1,85 @@
+//! DER: an element is a tag, a length, and contents.
+
+use rcgen::Error;
+
+/// A whole number.
+pub const INTEGER: u8 = 0x02;
+/// Bits; the first byte says how many of the last are not meant.
+pub const BIT_STRING: u8 = 0x03;
+/// Bytes.
+pub const OCTET_STRING: u8 = 0x04;
+/// Nothing.
+pub const NULL: u8 = 0x05;
+/// The name of a thing.
+pub const OBJECT_IDENTIFIER: u8 = 0x06;
+/// A text.
+pub const UTF8_STRING: u8 = 0x0c;
+/// Elements in order.
+pub const SEQUENCE: u8 = 0x30;
+/// Elements without order.
+pub const SET: u8 = 0x31;
+
+/// An element of DER: tag, length, contents.
+pub fn wrap(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let contents = parts.concat();
+    let bytes = contents.len().to_be_bytes();
+    let significant = &bytes[bytes.iter().take_while(|byte| **byte == 0).count()..];
+    let mut element = vec![tag];
+    match contents.len() {
+        short @ 0..0x80 => element.push(short as u8),
+        _ => {
+            element.push(0x80 | significant.len() as u8);
+            element.extend(significant);
+        }
+    }
+    element.extend(contents);
+    element
+}
+
+/// The first element, and what follows it.
+pub fn split(der: &[u8]) -> Result<(&[u8], &[u8]), Error> {
+    let (head, length) = measure(der)?;
+    der.split_at_checked(head + length).ok_or(Error::CouldNotParseCertificate)
+}
+
+/// What is inside the first element.
+pub fn contents(der: &[u8]) -> Result<&[u8], Error> {
+    let (head, _) = measure(der)?;
+    let (element, _) = split(der)?;
+    Ok(&element[head..])
+}
+
+/// How long an element's tag and length are, and how long its contents.
+fn measure(der: &[u8]) -> Result<(usize, usize), Error> {
+    let first = usize::from(*der.get(1).ok_or(Error::CouldNotParseCertificate)?);
+    if first < 0x80 {
+        return Ok((2, first));
+    }
+    let n_bytes = first & 0x7f;
+    let bytes = der.get(2..2 + n_bytes).filter(|bytes| bytes.len() <= 4);
+    let bytes = bytes.ok_or(Error::CouldNotParseCertificate)?;
+    Ok((2 + n_bytes, bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_of_every_size_are_wrapped_and_split() {
+        for length in [0, 1, 127, 128, 255, 256, 70_000] {
+            let inner = vec![7; length];
+            let element = wrap(SEQUENCE, &[&inner]);
+            let with_rest = [element.as_slice(), &[1, 2]].concat();
+            assert_eq!(split(&with_rest).unwrap(), (element.as_slice(), [1, 2].as_slice()));
+            assert_eq!(contents(&with_rest).unwrap(), inner);
+        }
+    }
+
+    #[test]
+    fn what_is_cut_off_is_refused() {
+        assert!(split(&[SEQUENCE, 5, 1]).is_err());
+        assert!(split(&[SEQUENCE, 0x82, 1]).is_err());
+        assert!(split(&[]).is_err());
+    }
+}
