@@ -1,7 +1,7 @@
 //! The order of everything that happens to a request. It is here and nowhere else.
 //!
-//! who asks → what is it about → (it is remembered from here on) → as whom → is it their turn → may they → is it for another
-//! server → the verb → the form of the answer → what we count.
+//! does a browser ask → who asks → what is it about → (it is remembered from here on) → as whom → is it their turn → may
+//! they → is it for another server → what do they send → the verb → the form of the answer → what we count.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,11 +14,13 @@ use tokio::time::{Instant, timeout};
 
 use crate::aggregation::{self, Streams};
 use crate::answer::{self, Accept, Answer};
-use crate::audit;
+use crate::audit::{self, Layer};
 use crate::authenticate::{Caller, authenticate};
 use crate::fairness::Turn;
 use crate::identity::User;
 use crate::metrics::Observed;
+use crate::receive::receive;
+use crate::recover::Recover;
 use crate::request::{Query, Request, Target, is_readable};
 use crate::server::Inner;
 use crate::{access, pages, verbs};
@@ -31,6 +33,19 @@ pub(crate) async fn answer(
     caller: Caller,
     method: Method,
     uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+    streams: Streams,
+) -> Answer {
+    let answer = Box::pin(go(server, caller, method.clone(), uri.clone(), headers, body, streams));
+    Recover { method, uri, answer }.await
+}
+
+async fn go(
+    server: &Arc<Inner>,
+    caller: Caller,
+    method: Method,
+    uri: Uri,
     mut headers: HeaderMap,
     body: Bytes,
     streams: Streams,
@@ -38,9 +53,13 @@ pub(crate) async fn answer(
     if !is_readable(&uri) {
         return answer::text(400, "400 Bad Request");
     }
+    give_name(server, &mut headers);
+    if let Some(mut answer) = server.options.http.browsers.preflight(&method, &headers) {
+        mark(server, &headers, &mut answer);
+        return answer;
+    }
     let started = Instant::now();
     let Caller { claim, address } = caller;
-    give_name(server, &mut headers);
     let (user, refused) = match authenticate(server, claim, uri.path(), &headers).await {
         Ok(user) => (user, None),
         Err(status) => (User::anonymous(), Some(status)),
@@ -50,22 +69,26 @@ pub(crate) async fn answer(
     let mut request =
         Request { method, target, query, headers, body, user, uri, streams, address, record, turn };
     if let Some(mut answer) = audit::begin(server, &mut request, refused.is_none(), started).await {
-        mark(&request, &mut answer);
+        mark(server, &request.headers, &mut answer);
         return answer;
     }
     let refused = match refused {
         None => access::impersonate::impersonate(server, &mut request).await.err(),
         refused => refused,
     };
-    let observed = Observed::new(&request);
-    server.metrics.begin(&observed);
+    let observed = Observed::new(server, &request);
+    let _inflight = server.metrics.begin(&observed);
     let answer = match refused {
         Some(status) => answer::status(&server.types, &status, plain_accept(&request)),
-        None => request.record.during(within_time(server, &request)).await,
+        None => {
+            let record = request.record.clone();
+            record.during(within_time(server, &mut request)).await
+        }
     };
     let answer = request.record.answered(&server.types, answer).await;
     let mut answer = answer::compress(&request.headers, answer);
-    mark(&request, &mut answer);
+    mark(server, &request.headers, &mut answer);
+    request.turn.mark(&mut answer);
     server.metrics.end(&observed, answer.status().as_u16(), started.elapsed(), &answer);
     answer
 }
@@ -79,17 +102,18 @@ fn give_name(server: &Inner, headers: &mut HeaderMap) {
     }
 }
 
-/// What every answer says besides: which request it belongs to, and that nobody may keep it.
-fn mark(request: &Request, answer: &mut Answer) {
-    let name = request.headers.get(AUDIT_ID).cloned();
-    answer.headers_mut().extend(name.map(|name| (AUDIT_ID, name)));
+/// What every answer says besides: which request it belongs to, that nobody may keep it, and what browsers are told.
+fn mark(server: &Inner, headers: &HeaderMap, answer: &mut Answer) {
+    if let Some(name) = headers.get(AUDIT_ID) {
+        answer.headers_mut().insert(AUDIT_ID, name.clone());
+    }
     let private = HeaderValue::from_static("no-cache, private");
     answer.headers_mut().entry(http::header::CACHE_CONTROL).or_insert(private);
-    request.turn.mark(answer);
+    server.options.http.browsers.mark(headers, answer);
 }
 
 /// A request that takes too long is given up; nothing that it had not finished is stored.
-async fn within_time(server: &Arc<Inner>, request: &Request) -> Answer {
+async fn within_time(server: &Arc<Inner>, request: &mut Request) -> Answer {
     let limit = Duration::from_secs(server.options.request_timeout);
     let outcome = match timeout(limit, pass(server, request)).await {
         Ok(outcome) => outcome,
@@ -98,8 +122,11 @@ async fn within_time(server: &Arc<Inner>, request: &Request) -> Answer {
     outcome.unwrap_or_else(|status| answer::status(&server.types, &status, plain_accept(request)))
 }
 
-async fn pass(server: &Arc<Inner>, request: &Request) -> Result<Answer, Status> {
-    if let Err(turned_away) = server.fairness.admit(server, request).await {
+async fn pass(server: &Arc<Inner>, request: &mut Request) -> Result<Answer, Status> {
+    let queued = Instant::now();
+    let admitted = server.fairness.admit(server, request).await;
+    request.record.took(Layer::QueueWait, queued);
+    if let Err(turned_away) = admitted {
         return Ok(turned_away);
     }
     if let Err(refusal) = access::check(server, request).await {
@@ -108,6 +135,7 @@ async fn pass(server: &Arc<Inner>, request: &Request) -> Result<Answer, Status> 
     if let Some(other) = server.aggregation.elsewhere(&request.uri) {
         return Ok(aggregation::pass_on(server, request, &other).await);
     }
+    receive(request).await?;
     match &request.target {
         Target::Page(path) => pages::answer(server, request, path).await,
         Target::Resource(path) => verbs::answer(server, request, path).await,

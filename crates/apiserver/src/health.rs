@@ -28,7 +28,7 @@ const CHECKS: [Own; 4] = [
     ("etcd", |server| server.registry.store().is_writable()),
     ("poststarthook/bootstrap", |_| true),
 ];
-const READY_CHECKS: [Own; 1] = [("shutdown", |server| !server.is_stopping())];
+const READY_CHECKS: [Own; 1] = [("shutdown", |server| !server.is_leaving())];
 
 enum Check<'a> {
     Own(&'a Own),

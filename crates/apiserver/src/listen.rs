@@ -3,18 +3,18 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, header};
-use http_body_util::{BodyExt, Limited};
+use http::{Request, Response, header};
+use http_body::Body as _;
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use mizzen_object::Status;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
@@ -24,28 +24,29 @@ use tokio_rustls::server::TlsStream;
 
 use crate::Server;
 use crate::aggregation::Streams;
-use crate::answer::{self, Accept, Answer};
 use crate::authenticate::{Caller, Peer};
 use crate::gather::Gather;
+use crate::load::{Counted, Load, Verdict};
 
-/// The largest request body, as upstream's.
-pub const MAX_BODY: usize = 3 * 1024 * 1024;
 /// How long a client may take to shake hands.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How long a client may take to send a request's head.
+/// How long a client may take to send a request's head, or to think of one.
 const HEAD: Duration = Duration::from_secs(32);
-/// How long a client may take to send a request's body.
-const BODY: Duration = Duration::from_secs(60);
-/// How long an answered client may take to read the end of its answer when the server stops.
-const LINGER: Duration = Duration::from_secs(2);
 /// How many connections there may be at once.
 const MAX_CONNECTIONS: usize = 16_384;
-/// How many requests one HTTP/2 connection may have under way.
-const MAX_STREAMS: u32 = 250;
-/// How much of a response may wait for a slow reader.
-const SEND_BUFFER: usize = 1024 * 1024;
-/// How large the head of a request may be.
+/// How much of a stream of events may wait for a slow reader. A connection has many streams.
+const STREAM_BUFFER: usize = 128 * 1024;
+/// How much may wait to be sent on a connection.
+const SEND_BUFFER: usize = 256 * 1024;
+/// How large the head of a request may be, as upstream has it.
 const MAX_HEAD: usize = 1024 * 1024;
+/// How many lines the head of a request may have over HTTP/1.1.
+const MAX_HEADERS: usize = 1_000;
+/// How many requests may be reset before anybody has looked at them. More is an attack (CVE-2023-44487), and ends the
+/// connection.
+const MAX_UNSEEN_RESETS: usize = 20;
+/// How many streams a client may make us reset by breaking the rules of HTTP/2, before its connection is ended.
+const MAX_FAULTS: usize = 256;
 
 /// How to know a client by its certificate.
 pub type Identify = Arc<dyn Fn(&[u8]) -> Peer + Send + Sync>;
@@ -140,121 +141,92 @@ impl Connection {
         Arc::new(Far { peer, address: self.address.ip() })
     }
 
-    async fn serve_http2(mut self, stream: TlsStream<TcpStream>, far: Arc<Far>) {
+    async fn serve_http2(self, stream: TlsStream<TcpStream>, far: Arc<Far>) {
+        let streams = self.server.0.options.http.max_streams;
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
-            .max_concurrent_streams(MAX_STREAMS)
-            .initial_stream_window_size(MAX_STREAMS * 1024)
-            .initial_connection_window_size(MAX_STREAMS * 16 * 1024)
-            .max_send_buf_size(SEND_BUFFER)
+            .max_concurrent_streams(streams)
+            .max_pending_accept_reset_streams(MAX_UNSEEN_RESETS)
+            .max_local_error_reset_streams(MAX_FAULTS)
+            .initial_stream_window_size(256 * 1024)
+            .initial_connection_window_size(streams.max(64) * 16 * 1024)
+            .max_send_buf_size(STREAM_BUFFER)
             .max_header_list_size(u32::try_from(MAX_HEAD).expect("a small number"))
             .keep_alive_interval(Duration::from_secs(30))
             .keep_alive_timeout(Duration::from_secs(15));
-        let server = self.server.clone();
-        let busy = Busy::default();
-        let counted = busy.clone();
+        let load = self.load();
+        let (server, counted) = (self.server.clone(), load.clone());
         let service = service_fn(move |request| {
-            let (busy, answer) = (counted.clone(), handle(server.clone(), far.clone(), request));
-            async move { busy.during(answer).await }
+            if server.0.sends_away() {
+                counted.send_away();
+            }
+            handle(server.clone(), far.clone(), counted.clone(), request)
         });
-        let mut connection = pin!(builder.serve_connection(TokioIo::new(Gather::new(stream)), service));
-        tokio::select! {
-            _ = &mut connection => return,
-            _ = self.ending.wait_for(|ending| *ending) => connection.as_mut().graceful_shutdown(),
-        }
-        tokio::select! {
-            _ = connection => {}
-            () = busy.idle() => {}
-        }
+        let connection = builder.serve_connection(TokioIo::new(Gather::new(stream)), service);
+        self.attend(connection, load, http2::Connection::graceful_shutdown).await;
     }
 
-    async fn serve_http1(mut self, stream: TlsStream<TcpStream>, far: Arc<Far>) {
+    async fn serve_http1(self, stream: TlsStream<TcpStream>, far: Arc<Far>) {
         let mut builder = http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(MAX_HEAD);
-        let server = self.server.clone();
-        let busy = Busy::default();
-        let counted = busy.clone();
-        let service = service_fn(move |request| {
-            let (busy, answer) = (counted.clone(), handle(server.clone(), far.clone(), request));
-            async move { busy.during(answer).await }
-        });
-        let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
-        tokio::select! {
-            _ = &mut connection => return,
-            _ = self.ending.wait_for(|ending| *ending) => connection.as_mut().graceful_shutdown(),
-        }
-        tokio::select! {
-            _ = connection => {}
-            () = busy.idle() => {}
-        }
-    }
-}
-
-/// How many requests of a connection are being answered.
-#[derive(Clone, Default)]
-struct Busy(Arc<watch::Sender<usize>>);
-
-impl Busy {
-    async fn during<T>(&self, answer: impl Future<Output = T>) -> T {
-        self.0.send_modify(|requests| *requests += 1);
-        let answered = answer.await;
-        self.0.send_modify(|requests| *requests -= 1);
-        answered
+        builder
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD)
+            .max_header_size(MAX_HEAD)
+            .max_headers(MAX_HEADERS)
+            .max_buf_size(MAX_HEAD);
+        let load = self.load();
+        let (server, counted) = (self.server.clone(), load.clone());
+        let service =
+            service_fn(move |request| handle(server.clone(), far.clone(), counted.clone(), request));
+        let connection = builder.serve_connection(TokioIo::new(stream), service).with_upgrades();
+        self.attend(connection, load, http1::UpgradeableConnection::graceful_shutdown).await;
     }
 
-    /// Resolves a moment after nothing is being answered any more: a client that is silent when the server
-    /// stops does not hold it up.
-    async fn idle(&self) {
-        let mut requests = self.0.subscribe();
+    fn load(&self) -> Load {
+        Load::new(Duration::from_secs(self.server.0.options.request_timeout))
+    }
+
+    /// Lets a connection go on until its client has gone, costs too much, or the server stops.
+    async fn attend<C: Future>(mut self, connection: C, load: Load, leave: fn(Pin<&mut C>)) {
+        let mut connection = pin!(connection);
+        let mut is_leaving = false;
         loop {
-            let _ = requests.wait_for(|requests| *requests == 0).await;
-            tokio::time::sleep(LINGER).await;
-            if *requests.borrow_and_update() == 0 {
-                return;
+            tokio::select! {
+                _ = &mut connection => return,
+                _ = self.ending.wait_for(|ending| *ending) => break,
+                verdict = load.verdict() => match verdict {
+                    Verdict::TooMuch => return,
+                    Verdict::Idle if is_leaving => return,
+                    Verdict::Idle | Verdict::GoAway => {
+                        is_leaving = true;
+                        leave(connection.as_mut());
+                    }
+                },
             }
         }
+        leave(connection.as_mut());
+        tokio::select! {
+            _ = connection => {}
+            () = load.answered() => {}
+        }
     }
 }
 
-async fn handle(server: Server, far: Arc<Far>, request: Request<Incoming>) -> Result<Answer, Infallible> {
-    if server.0.aggregation.elsewhere(request.uri()).is_some() {
-        return Ok(pass_on(server, &far, request).await);
-    }
-    let (mut head, body) = request.into_parts();
-    let body = match read(&head.headers, body).await {
-        Ok(body) => body,
-        Err(status) => return Ok(answer::status(&server.0.types, &status, Accept::JSON)),
-    };
-    let caller = far.caller(&mut head.headers);
-    Ok(server.call_of(caller, head.method, head.uri, head.headers, body, Streams::default()).await)
-}
-
-/// What is for another server is not read here: its body, and what comes after it, are passed on as they come.
-async fn pass_on(server: Server, far: &Far, mut request: Request<Incoming>) -> Answer {
+/// Answers a request. Its body is read when it is known who sends it and that they may.
+async fn handle(
+    server: Server,
+    far: Arc<Far>,
+    load: Load,
+    mut request: Request<Incoming>,
+) -> Result<Response<Counted>, Infallible> {
     let upgrade = request.headers().contains_key(header::UPGRADE).then(|| hyper::upgrade::on(&mut request));
     let (mut head, body) = request.into_parts();
-    let streams = Streams::new(body.map_err(Into::into).boxed_unsync(), upgrade);
+    let streams = match body.is_end_stream() && upgrade.is_none() {
+        true => Streams::default(),
+        false => Streams::new(body.map_err(Into::into).boxed_unsync(), upgrade),
+    };
     let caller = far.caller(&mut head.headers);
-    server.call_of(caller, head.method, head.uri, head.headers, Bytes::new(), streams).await
-}
-
-/// The whole body, if it is not too large and comes in time.
-async fn read(headers: &http::HeaderMap, body: Incoming) -> Result<Bytes, Status> {
-    let announced =
-        headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-    if announced.is_some_and(|length| length > MAX_BODY) {
-        return Err(too_large());
-    }
-    match timeout(BODY, Limited::new(body, MAX_BODY).collect()).await {
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
-        Ok(Err(error)) => Err(Status::bad_request(format!("unable to read the request body: {error}"))),
-        Err(_) => Err(Status::failure(408, "Timeout", "the request body did not arrive in time")),
-    }
-}
-
-fn too_large() -> Status {
-    let message = format!("Request entity too large: limit is {MAX_BODY}");
-    Status { details: Some(Box::default()), ..Status::failure(413, "RequestEntityTooLarge", message) }
+    let answer = server.call_of(caller, head.method, head.uri, head.headers, Bytes::new(), streams);
+    Ok(load.during(answer).await)
 }

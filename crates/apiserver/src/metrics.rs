@@ -9,7 +9,7 @@ use std::time::Duration;
 use mizzen_object::{KindData, Str};
 
 use crate::answer::Answer;
-use crate::request::{Request, Target, verb};
+use crate::request::{Request, ResourcePath, Target, verb};
 use crate::server::Inner;
 
 /// The upper bounds of the duration buckets, in seconds, as upstream has them.
@@ -30,16 +30,13 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
-    pub fn new(request: &Request) -> Observed {
+    /// Invariant: strangers cannot make us count more things than there are; what we do not know has no name.
+    pub fn new(server: &Inner, request: &Request) -> Observed {
         match &request.target {
-            Target::Page(_) => Observed {
-                verb: "GET",
-                group: Str::default(),
-                version: Str::default(),
-                resource: Str::default(),
-                subresource: Str::default(),
-                scope: "",
-            },
+            Target::Page(_) => Observed::unnamed("GET"),
+            Target::Resource(path) if !is_known(server, path) => {
+                Observed::unnamed(spoken(verb(request, path)))
+            }
             Target::Resource(path) => Observed {
                 verb: spoken(verb(request, path)),
                 group: path.group.clone(),
@@ -55,9 +52,20 @@ impl Observed {
         }
     }
 
+    fn unnamed(verb: &'static str) -> Observed {
+        let none = Str::default;
+        Observed { verb, group: none(), version: none(), resource: none(), subresource: none(), scope: "" }
+    }
+
     fn is_write(&self) -> bool {
         !matches!(self.verb, "GET" | "LIST" | "WATCH")
     }
+}
+
+/// Whether this server has what a path is about.
+fn is_known(server: &Inner, path: &ResourcePath) -> bool {
+    let Ok(resource) = server.catalog.find(path) else { return false };
+    path.subresource.is_empty() || resource.kind().subresource(&path.subresource).is_some()
 }
 
 /// A verb as metrics spell it.
@@ -130,6 +138,15 @@ pub(crate) struct Metrics {
     events: Mutex<BTreeMap<Str, Arc<AtomicI64>>>,
 }
 
+/// A request that is under way.
+pub(crate) struct Inflight<'a>(&'a AtomicI64);
+
+impl Drop for Inflight<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Counts a watch for as long as it lives, and its events.
 pub(crate) struct Gauge {
     count: Arc<AtomicI64>,
@@ -150,14 +167,15 @@ impl Drop for Gauge {
 }
 
 impl Metrics {
-    /// A request begins.
-    pub fn begin(&self, observed: &Observed) {
-        self.inflight[usize::from(observed.is_write())].fetch_add(1, Ordering::Relaxed);
+    /// A request begins. It is under way until what is returned is dropped, which happens too when it is given up.
+    pub fn begin(&self, observed: &Observed) -> Inflight<'_> {
+        let count = &self.inflight[usize::from(observed.is_write())];
+        count.fetch_add(1, Ordering::Relaxed);
+        Inflight(count)
     }
 
     /// A request has been answered.
     pub fn end(&self, observed: &Observed, code: u16, took: Duration, _answer: &Answer) {
-        self.inflight[usize::from(observed.is_write())].fetch_sub(1, Ordering::Relaxed);
         *lock(&self.requests).entry((observed.clone(), code)).or_default() += 1;
         let mut durations = lock(&self.durations);
         let histogram = durations.entry(observed.clone()).or_insert_with(|| Histogram::new(&BUCKETS));

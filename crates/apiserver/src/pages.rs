@@ -35,6 +35,13 @@ const OTHERS: [&str; 16] = [
     "/version",
 ];
 
+/// All of them.
+fn others(server: &Inner) -> Vec<String> {
+    let checks = server.options.health.iter().map(|check| check.name());
+    let paths = checks.flat_map(|name| [format!("/healthz/{name}"), format!("/readyz/{name}")]);
+    OTHERS.into_iter().map(String::from).chain(paths).collect()
+}
+
 /// Answers a request for a page.
 pub(crate) async fn answer(server: &Arc<Inner>, request: &Request, path: &str) -> Result<Answer, Status> {
     if let Some(page) = server.fairness.page(path, !request.query.text("includeRequestDetails").is_empty()) {
@@ -64,7 +71,7 @@ const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=u
 fn document(server: &Arc<Inner>, request: &Request, parts: &[&str]) -> Result<Answer, Status> {
     let found = |name: &str| server.catalog.group(name);
     let value = match parts {
-        [""] => discovery::root_paths(&aggregation::groups(server), &OTHERS),
+        [""] => discovery::root_paths(&aggregation::groups(server), &others(server)),
         ["version"] => discovery::version(),
         ["api"] => return roots(server, request, true),
         ["apis"] => return roots(server, request, false),

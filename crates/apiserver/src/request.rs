@@ -157,9 +157,16 @@ pub(crate) fn is_readable(uri: &Uri) -> bool {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Query(Vec<(String, String)>);
 
+/// Go: with more pairs than this it reads none at all (net/url, CVE-2025-61726).
+const MAX_PAIRS: usize = 10_000;
+
 impl Query {
     pub fn parse(uri: &Uri) -> Query {
-        let pairs = uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
+        let query = uri.query().unwrap_or_default();
+        if query.bytes().filter(|byte| *byte == b'&').count() >= MAX_PAIRS {
+            return Query::default();
+        }
+        let pairs = query.split('&').filter(|pair| !pair.is_empty());
         Query(
             pairs
                 .map(|pair| {

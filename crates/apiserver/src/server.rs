@@ -1,7 +1,8 @@
 //! The server's parts, and the way of a request through them.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
@@ -16,6 +17,7 @@ use crate::aggregation::{Aggregation, Streams};
 use crate::answer::Answer;
 use crate::audit::{self, Audit};
 use crate::authenticate::{Authentication, Caller, Claim};
+use crate::browsers::Browsers;
 use crate::catalog::Catalog;
 use crate::chain;
 use crate::definitions::{self, Definitions};
@@ -36,6 +38,10 @@ pub struct Options {
     pub advertise: String,
     /// Seconds after which a request that is no watch is given up.
     pub request_timeout: u64,
+    /// Seconds that a watch lasts at least when its client does not say; at most twice that.
+    pub min_request_timeout: u64,
+    /// How HTTP is spoken.
+    pub http: Http,
     /// Serve versions that Kubernetes has removed, too.
     pub legacy_apis: bool,
     /// The key that signs service accounts' tokens; without it there are none.
@@ -69,6 +75,8 @@ impl Default for Options {
         Options {
             advertise: "127.0.0.1:6443".into(),
             request_timeout: 60,
+            min_request_timeout: 30 * 60,
+            http: Http::default(),
             legacy_apis: false,
             signer: None,
             service_accounts: ServiceAccounts::default(),
@@ -83,6 +91,24 @@ impl Default for Options {
             audit: None,
             concurrency: Concurrency::default(),
         }
+    }
+}
+
+/// How HTTP is spoken.
+#[derive(Debug, Clone)]
+pub struct Http {
+    /// How many requests one HTTP/2 connection may have under way.
+    pub max_streams: u32,
+    /// The part of requests after which an HTTP/2 client is asked to use another connection, so that it may come to
+    /// another server.
+    pub goaway_chance: f64,
+    /// What browsers are told.
+    pub browsers: Browsers,
+}
+
+impl Default for Http {
+    fn default() -> Http {
+        Http { max_streams: 250, goaway_chance: 0.0, browsers: Browsers::default() }
     }
 }
 
@@ -113,6 +139,10 @@ pub(crate) struct Inner {
     pub extensions: Extensions,
     /// Turns true when the server is about to stop; watches end then.
     pub stopping: watch::Sender<bool>,
+    /// Whether nobody new shall come.
+    pub leaving: AtomicBool,
+    /// For what goes on when a request is answered.
+    pub itself: Weak<Inner>,
 }
 
 impl Server {
@@ -142,7 +172,8 @@ impl Server {
         let audit = Arc::new(Audit::new(options.audit.clone(), &registry));
         let fairness = Fairness::new(&catalog, options.concurrency, registry.now());
         let stopping = watch::Sender::new(false);
-        Server(Arc::new(Inner {
+        Server(Arc::new_cyclic(|itself| Inner {
+            itself: itself.clone(),
             registry,
             catalog,
             types,
@@ -161,6 +192,7 @@ impl Server {
             options,
             extensions,
             stopping,
+            leaving: AtomicBool::new(false),
         }))
     }
 
@@ -168,12 +200,6 @@ impl Server {
     pub async fn start(&self) {
         definitions::start(&self.0).await;
         fairness::start(&self.0);
-    }
-
-    /// Says from now on in the status of policies what is strange about the types of their expressions. Elsewhere a
-    /// controller does this.
-    pub fn check_policies(&self) {
-        admission::follow_policies(&self.0);
     }
 
     /// Answers one request of `user`.
@@ -237,6 +263,11 @@ impl Server {
         &self.0.registry
     }
 
+    /// Makes the server report that it is not ready, and nothing else: those who choose among servers choose another.
+    pub fn leave(&self) {
+        self.0.leaving.store(true, Ordering::Relaxed);
+    }
+
     /// Tells auditors what they have not been told yet. To be called when no requests come any more.
     pub async fn close(&self) {
         self.0.audit.close().await;
@@ -252,5 +283,21 @@ impl Inner {
     /// Whether the server is about to stop.
     pub fn is_stopping(&self) -> bool {
         *self.stopping.borrow()
+    }
+
+    /// Whether nobody new shall come.
+    pub fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Relaxed) || self.is_stopping()
+    }
+
+    /// Whether the client of a request is asked to go elsewhere.
+    pub fn sends_away(&self) -> bool {
+        let chance = self.options.http.goaway_chance;
+        if chance <= 0.0 {
+            return false;
+        }
+        let mut bytes = [0; 4];
+        self.registry.random().fill(&mut bytes);
+        f64::from(u32::from_le_bytes(bytes)) / f64::from(u32::MAX) < chance
     }
 }

@@ -3,6 +3,7 @@
 //! A token is a JWT. It holds as long as its account, and what it is bound to, are there under the same uid.
 
 mod legacy;
+mod used;
 
 use std::fmt::Debug;
 

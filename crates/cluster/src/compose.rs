@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_apiserver::authenticate::identify;
-use mizzen_apiserver::listen::{Identify, listen};
+use mizzen_apiserver::authenticate::Authorities;
+use mizzen_apiserver::listen::listen;
 use mizzen_apiserver::seams::{SystemRandom, WallClock};
 use mizzen_apiserver::{Identity, Options, PluginError, Plugins, Server};
 use mizzen_registry::Registry;
@@ -16,15 +16,16 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
-use crate::bootstrap::{Trust, bootstrap};
+use crate::bootstrap::{allow_migration, bootstrap};
 use crate::command::ServerArgs;
 use crate::encryption::Encryption;
 use crate::kubeconfig::kubeconfig;
 use crate::log;
 use crate::loops::{self, Loops, Means};
 use crate::nodes::{self, Nodes};
-use crate::pki::{self, Authority, PkiError, Signed, write_private};
+use crate::pki::{self, Authority, PkiError, Signed, make_private, write_private};
 use crate::token_key::TokenKey;
+use crate::token_tracking;
 
 /// How long requests under way may take when the server stops.
 const GRACE: Duration = Duration::from_secs(60);
@@ -108,6 +109,7 @@ impl Parts {
 /// Serves until a signal says to stop.
 pub fn serve(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
     log::init();
+    raise_file_limit();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(STACK).build()?;
     let outcome = runtime.block_on(run(args, parts));
@@ -115,8 +117,19 @@ pub fn serve(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
     outcome
 }
 
+/// As many files and connections may be open as the system allows this process. Kubernetes: Go does the same.
+fn raise_file_limit() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(_, most)| setrlimit(Resource::RLIMIT_NOFILE, most, most));
+    if let Err(error) = raised {
+        tracing::warn!(%error, "cannot have as many connections open as the system would allow");
+    }
+}
+
 async fn run(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
     let started = Instant::now();
+    let (protocol, http) = (args.serving.protocol()?, args.serving.http()?);
     let plugins = args.admission.plugins(parts.plugins())?;
     let admission = args.admission.configuration()?;
     let authorized = args.authorization.authorization()?;
@@ -131,12 +144,16 @@ async fn run(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
     };
     let authority = Arc::new(authority);
     let front_proxy = Authority::front_proxy(directory.as_deref())?;
+    let trust = args.trust.trust(&authority, &front_proxy)?;
     let registry = Registry::new(store.clone(), Arc::new(WallClock), Arc::new(SystemRandom));
     let token_key = Arc::new(args.service_accounts.signer(directory.as_deref())?);
     let service_accounts = args.service_accounts.service_accounts()?;
     let options = Options {
         advertise: address.to_string(),
         legacy_apis: args.legacy_apis,
+        request_timeout: args.serving.request_timeout(),
+        min_request_timeout: args.serving.min_request_timeout(),
+        http,
         signer: Some(token_key.clone()),
         front_proxy: Some(shown(front_proxy.front_proxy_client()?)),
         kubelet_client: Some(shown(authority.kubelet_client()?)),
@@ -152,21 +169,21 @@ async fn run(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
     };
     let server = Server::new(registry.clone(), options);
     server.start().await;
-    if matches!(parts, Parts::Whole(_)) {
-        server.check_policies();
-    }
-    bootstrap(&server, address.port(), Trust { clients: &authority, front_proxies: &front_proxy })
-        .await
-        .map_err(ComposeError::Bootstrap)?;
+    bootstrap(&server, address.port(), &trust.trusted).await.map_err(ComposeError::Bootstrap)?;
     server.aggregate().await.map_err(ComposeError::Bootstrap)?;
 
-    let tls = authority.server_config(&front_proxy, &addresses(address.ip()))?;
-    let identify: Identify =
-        Arc::new(|certificate| identify(certificate, pki::FRONT_PROXIES, pki::FRONT_PROXY_CLIENT));
-    let stop = stop_signal()?;
+    let authorities = Authorities::new(&registry, &trust.trusted);
+    trust.follow(&authorities);
+    let own = authority.sign_server(&addresses(address.ip()))?;
+    let certificates = args.serving.certificates(&protocol, &own)?;
+    let tls = pki::server_config(authorities.clone(), protocol, certificates.clone())?;
+    let stop = unready_first(server.clone(), stop_signal()?, args.serving.shutdown_delay_duration);
     let file = args.kubeconfig();
-    write_kubeconfig(&authority, address, &file)?;
+    write_kubeconfig(&authority, address, &file, certificates.is_own())?;
+    tokio::spawn(certificates.follow());
     tokio::spawn(expire(registry));
+    tokio::spawn(allow_migration(server.clone()));
+    tokio::spawn(token_tracking::keep(server.clone()));
     if let Some(encryption) = encryption.filter(|_| args.encryption.is_followed()) {
         tokio::spawn(encryption.follow());
     }
@@ -179,7 +196,7 @@ async fn run(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
         Parts::Whole(whole) => Some(beside(&server, whole, authority, token_key).await?),
     };
     announce(address, &file, started);
-    listen(server.clone(), listener, tls, identify, stop, GRACE).await;
+    listen(server.clone(), listener, tls, authorities.identify(), stop, GRACE).await;
     drop(loops);
     server.close().await;
     store.close().await;
@@ -221,8 +238,11 @@ async fn open(directory: Option<&Path>, encryption: Option<Arc<Encryption>>) -> 
     };
     let sealer = encryption.map(|encryption| encryption as Arc<dyn Sealer>);
     let options = mizzen_store::Options { sealer, ..Default::default() };
+    let kept = directory.clone();
     let opened = tokio::task::spawn_blocking(move || Store::open(directory, options)).await;
-    Ok(opened.map_err(io::Error::other)??)
+    let store = opened.map_err(io::Error::other)??;
+    make_private(&kept)?;
+    Ok(store)
 }
 
 /// The addresses under which the server may be reached: where it listens, this machine, and its service.
@@ -235,13 +255,21 @@ fn addresses(bound: IpAddr) -> Vec<IpAddr> {
     addresses
 }
 
-fn write_kubeconfig(authority: &Authority, address: SocketAddr, file: &Path) -> Result<(), ComposeError> {
+/// Makes the admin's kubeconfig. When the server shows a certificate that our authority has not signed, it says under
+/// which name one is to be had that it has.
+fn write_kubeconfig(
+    authority: &Authority,
+    address: SocketAddr,
+    file: &Path,
+    is_own: bool,
+) -> Result<(), ComposeError> {
     let host = match address.ip() {
         ip if ip.is_unspecified() => SocketAddr::new([127, 0, 0, 1].into(), address.port()),
         _ => address,
     };
     let admin = authority.sign_admin()?;
-    let text = kubeconfig(&format!("https://{host}"), authority, "admin", &admin);
+    let server_name = if is_own { "" } else { pki::LOOPBACK };
+    let text = kubeconfig(&format!("https://{host}"), server_name, authority, "admin", &admin);
     Ok(write_private(file, &text)?)
 }
 
@@ -252,6 +280,13 @@ fn announce(address: SocketAddr, file: &Path, started: Instant) {
         "Mizzen is ready at https://{address} after {took} ms; try: kubectl --kubeconfig {} get namespaces",
         file.display()
     );
+}
+
+/// What `stop` does, after the server has said for a while that it is not ready.
+async fn unready_first(server: Server, stop: impl Future<Output = ()>, delay: Duration) {
+    stop.await;
+    server.leave();
+    tokio::time::sleep(delay).await;
 }
 
 /// Resolves on Ctrl-C or SIGTERM. A second one ends the process at once.

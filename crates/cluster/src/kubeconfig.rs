@@ -6,15 +6,25 @@ use mizzen_object::json;
 
 use crate::pki::{Authority, Signed};
 
-/// A kubeconfig for the owner of `client`.
-pub fn kubeconfig(server: &str, authority: &Authority, user: &str, client: &Signed) -> String {
+/// A kubeconfig for the owner of `client`. `server_name` is what the server's certificate must say, if not its address.
+pub fn kubeconfig(
+    server: &str,
+    server_name: &str,
+    authority: &Authority,
+    user: &str,
+    client: &Signed,
+) -> String {
+    let server_name = match server_name {
+        "" => String::new(),
+        name => format!("    tls-server-name: {name}\n"),
+    };
     let user = json::quote(user);
     let encode = |text: &str| STANDARD.encode(text);
     format!(
         "apiVersion: v1\n\
          kind: Config\n\
          clusters:\n\
-         - name: mizzen\n  cluster:\n    server: {server}\n    certificate-authority-data: {ca}\n\
+         - name: mizzen\n  cluster:\n    server: {server}\n{server_name}    certificate-authority-data: {ca}\n\
          users:\n\
          - name: {user}\n  user:\n    client-certificate-data: {certificate}\n    client-key-data: {key}\n\
          contexts:\n\

@@ -16,6 +16,7 @@ mod nodes;
 mod pki;
 mod reload;
 mod token_key;
+mod token_tracking;
 mod trace;
 
 use std::process::ExitCode;

@@ -8,14 +8,18 @@
 //! The API server is itself a front proxy towards aggregated API servers: [`Authority::front_proxy`] is the authority
 //! that they must trust, and its [`Authority::front_proxy_client`] is the certificate that we show them.
 
+mod certificates;
 pub mod der;
+mod key;
+mod private;
+mod protocol;
 mod sign;
+mod signers;
 mod subject;
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs;
+use std::io;
 use std::net::IpAddr;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -24,13 +28,20 @@ use mizzen_apiserver::seams::WallClock;
 use mizzen_object::seam::Clock as _;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, SanType,
+    KeyUsagePurpose, PublicKeyData as _, SanType,
 };
 use time::{Duration, OffsetDateTime};
-use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-use tokio_rustls::rustls::server::WebPkiClientVerifier;
-use tokio_rustls::rustls::{self, RootCertStore, ServerConfig, crypto::ring};
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::server::danger::ClientCertVerifier;
+use tokio_rustls::rustls::{self, ServerConfig};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
+pub use certificates::{Certificates, Files, LOOPBACK};
+use key::to_pkcs8;
+pub use private::{make_private, write_private};
+pub use protocol::Protocol;
+pub use signers::Signers;
 use subject::Subject;
 
 /// How long the authority is good for.
@@ -41,7 +52,7 @@ const CERTIFICATE_DAYS: i64 = 365;
 /// The name of the authority of clients and servers.
 const CLIENTS: &str = "mizzen";
 /// The name of the authority of front proxies.
-pub const FRONT_PROXIES: &str = "mizzen-front-proxy";
+const FRONT_PROXIES: &str = "mizzen-front-proxy";
 /// The name that a front proxy must have.
 pub const FRONT_PROXY_CLIENT: &str = "front-proxy-client";
 
@@ -49,7 +60,8 @@ pub const FRONT_PROXY_CLIENT: &str = "front-proxy-client";
 const KUBELET_CLIENT: &str = "kube-apiserver-kubelet-client";
 
 /// Names under which the server is known inside the cluster.
-const SERVICE_NAMES: [&str; 5] = [
+const SERVICE_NAMES: [&str; 6] = [
+    LOOPBACK,
     "localhost",
     "kubernetes",
     "kubernetes.default",
@@ -112,6 +124,14 @@ impl Authority {
         open(directory, "ca", CLIENTS)
     }
 
+    /// The authority of two files, which somebody else keeps.
+    pub fn read(certificate: &Path, key: &Path) -> Result<Authority, PkiError> {
+        let corrupt = |path: &Path, detail: String| PkiError::Corrupt { path: path.into(), detail };
+        let pkcs8 = to_pkcs8(&read(key)?).map_err(|why| corrupt(key, why))?;
+        let pair = KeyPair::try_from(pkcs8).map_err(|error| corrupt(key, error.to_string()))?;
+        with_key(&read(certificate)?, pair).map_err(|why| corrupt(certificate, why))
+    }
+
     /// The authority of front proxies, made if there is none; without a directory nobody keeps it. A client with a
     /// certificate of this authority says in headers for whom it asks.
     pub fn front_proxy(directory: Option<&Path>) -> Result<Authority, PkiError> {
@@ -149,7 +169,8 @@ impl Authority {
         self.sign_client("admin", "admin", &[MASTERS])
     }
 
-    fn sign_server(&self, addresses: &[IpAddr]) -> Result<Signed, PkiError> {
+    /// The certificate that the server shows.
+    pub fn sign_server(&self, addresses: &[IpAddr]) -> Result<Signed, PkiError> {
         let mut params = leaf("kube-apiserver", ExtendedKeyUsagePurpose::ServerAuth);
         for name in SERVICE_NAMES {
             params.subject_alt_names.push(SanType::DnsName(name.try_into()?));
@@ -163,34 +184,6 @@ impl Authority {
         let certificate = params.signed_by(&key, &self.issuer)?;
         Ok(Signed { certificate: certificate.pem(), key: key.serialize_pem() })
     }
-
-    /// How the server speaks TLS: its own certificate, and client certificates of this authority and of the one of
-    /// front proxies.
-    pub fn server_config(
-        &self,
-        front_proxy: &Authority,
-        addresses: &[IpAddr],
-    ) -> Result<Arc<ServerConfig>, PkiError> {
-        let signed = self.sign_server(addresses)?;
-        let key = KeyPair::from_pem(&signed.key)?;
-        let chain = vec![pem_to_der(&signed.certificate).into()];
-        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-
-        let provider = Arc::new(ring::default_provider());
-        let mut roots = RootCertStore::empty();
-        roots.add(self.der.clone().into())?;
-        roots.add(front_proxy.der.clone().into())?;
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
-            .allow_unauthenticated()
-            .build()
-            .map_err(|error| rustls::Error::General(error.to_string()))?;
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_client_cert_verifier(verifier)
-            .with_single_cert(chain, key)?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Arc::new(config))
-    }
 }
 
 fn open(directory: &Path, stem: &str, name: &str) -> Result<Authority, PkiError> {
@@ -202,9 +195,24 @@ fn open(directory: &Path, stem: &str, name: &str) -> Result<Authority, PkiError>
         write_private(&key_file, &key)?;
         write_private(&certificate_file, &certificate)?;
     }
+    make_private(&key_file)?;
     let (certificate, key) = (read(&certificate_file)?, read(&key_file)?);
     load(&certificate, &key)
         .map_err(|error| PkiError::Corrupt { path: certificate_file, detail: error.to_string() })
+}
+
+/// How the server speaks TLS: its certificates, and the client certificates that `verifier` knows.
+pub fn server_config(
+    verifier: Arc<dyn ClientCertVerifier>,
+    Protocol { versions, provider }: Protocol,
+    certificates: Arc<Certificates>,
+) -> Result<Arc<ServerConfig>, PkiError> {
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&versions)?
+        .with_client_cert_verifier(verifier)
+        .with_cert_resolver(certificates);
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
 }
 
 fn create(name: &str) -> Result<(String, String), PkiError> {
@@ -215,6 +223,18 @@ fn create(name: &str) -> Result<(String, String), PkiError> {
     valid_for(&mut params, AUTHORITY_DAYS);
     let key = KeyPair::generate()?;
     Ok((params.self_signed(&key)?.pem(), key.serialize_pem()))
+}
+
+/// An authority of one certificate and the key that belongs to it; or why it is none.
+fn with_key(certificate: &str, key: KeyPair) -> Result<Authority, String> {
+    let ders: Vec<_> = CertificateDer::pem_slice_iter(certificate.as_bytes()).flatten().collect();
+    let [der] = &*ders else { return Err(format!("expected 1 certificate, found {}", ders.len())) };
+    let (_, own) = X509Certificate::from_der(der).map_err(|error| error.to_string())?;
+    if own.public_key().raw != key.subject_public_key_info() {
+        return Err("private key does not match public key".into());
+    }
+    let issuer = Issuer::from_ca_cert_der(der, key).map_err(|error| error.to_string())?;
+    Ok(Authority { issuer, certificate: certificate.into(), der: der.to_vec() })
 }
 
 fn load(certificate: &str, key: &str) -> Result<Authority, rcgen::Error> {
@@ -251,50 +271,48 @@ fn der_to_pem(der: &[u8]) -> String {
     format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
 }
 
-pub(crate) fn read(path: &Path) -> Result<String, PkiError> {
-    fs::read_to_string(path).map_err(|source| PkiError::File { path: path.into(), source })
+/// A file of certificates, at least one.
+pub fn read_certificates(path: &Path) -> Result<String, PkiError> {
+    let text = read(path)?;
+    match CertificateDer::pem_slice_iter(text.as_bytes()).next() {
+        Some(Ok(_)) => Ok(text),
+        _ => Err(PkiError::Corrupt { path: path.into(), detail: "it has no certificate".into() }),
+    }
 }
 
-/// Writes a file that only its owner may read, whole or not at all.
-pub fn write_private(path: &Path, text: &str) -> Result<(), PkiError> {
-    let fail = |source| PkiError::File { path: path.into(), source };
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(".new");
-    let temporary = PathBuf::from(temporary);
-    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        fs::create_dir_all(directory).map_err(fail)?;
-    }
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&temporary)
-        .map_err(fail)?;
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(fail)?;
-    fs::rename(&temporary, path).map_err(fail)
+pub(crate) fn read(path: &Path) -> Result<String, PkiError> {
+    fs::read_to_string(path).map_err(|source| PkiError::File { path: path.into(), source })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_apiserver::authenticate::Peer;
+    use mizzen_apiserver::authenticate::{Authorities, Peer, Trusted};
+    use mizzen_apiserver::seams::SystemRandom;
+    use mizzen_registry::Registry;
 
-    fn identify(signed: &Signed) -> Peer {
-        mizzen_apiserver::authenticate::identify(
-            &pem_to_der(&signed.certificate),
-            FRONT_PROXIES,
-            FRONT_PROXY_CLIENT,
-        )
+    /// Who shows a certificate to a server that trusts these.
+    fn identify(clients: &Authority, front_proxies: &Authority, signed: &Signed) -> Peer {
+        let store = mizzen_store::Store::in_memory(Default::default());
+        let registry = Registry::new(store, Arc::new(WallClock), Arc::new(SystemRandom));
+        let trusted = Trusted {
+            clients: clients.certificate.clone(),
+            front_proxies: front_proxies.certificate.clone(),
+            allowed: vec![FRONT_PROXY_CLIENT.into()],
+        };
+        Authorities::new(&registry, &trusted).peer(&pem_to_der(&signed.certificate))
     }
 
     #[test]
     fn only_the_named_client_of_the_other_authority_is_a_front_proxy() {
         let (clients, proxies) = (Authority::in_memory().unwrap(), Authority::front_proxy(None).unwrap());
-        assert_eq!(identify(&proxies.front_proxy_client().unwrap()), Peer::FrontProxy);
-        assert_eq!(identify(&proxies.sign_client("jane", "", &[MASTERS]).unwrap()), Peer::Impostor);
-        let same_name = clients.sign_client(FRONT_PROXY_CLIENT, "", &[]).unwrap();
-        assert!(matches!(identify(&same_name), Peer::User(_)));
+        let identify = |signed: Result<Signed, PkiError>| identify(&clients, &proxies, &signed.unwrap());
+        assert_eq!(identify(proxies.front_proxy_client()), Peer::FrontProxy);
+        assert_eq!(identify(proxies.sign_client("jane", "", &[MASTERS])), Peer::Impostor);
+        let same_name = clients.sign_client(FRONT_PROXY_CLIENT, "", &[]);
+        assert!(matches!(identify(same_name), Peer::User(_)));
+        let forged = Authority::in_memory().unwrap().sign_admin();
+        assert_eq!(identify(forged), Peer::Impostor);
     }
 
     #[test]
@@ -319,27 +337,10 @@ mod tests {
 
     #[test]
     fn a_client_certificate_names_user_and_all_groups() {
-        let authority = Authority::in_memory().unwrap();
-        let signed = authority.sign_client("jane", "7", &["ops", "dev", "night shift"]).unwrap();
-        let Peer::User(user) = identify(&signed) else { panic!("nobody") };
+        let (clients, proxies) = (Authority::in_memory().unwrap(), Authority::front_proxy(None).unwrap());
+        let signed = clients.sign_client("jane", "7", &["ops", "dev", "night shift"]).unwrap();
+        let Peer::User(user) = identify(&clients, &proxies, &signed) else { panic!("nobody") };
         assert_eq!((user.name.as_str(), user.uid.as_str()), ("jane", "7"));
         assert_eq!(user.groups, ["ops", "dev", "night shift", "system:authenticated"]);
-    }
-
-    #[test]
-    fn a_client_certificate_is_signed_by_its_authority_and_no_other() {
-        let (clients, proxies) = (Authority::in_memory().unwrap(), Authority::front_proxy(None).unwrap());
-        let shown = pem_to_der(&proxies.front_proxy_client().unwrap().certificate);
-        let verify = |authority: &Authority| {
-            let provider = Arc::new(ring::default_provider());
-            let mut roots = RootCertStore::empty();
-            roots.add(authority.der.clone().into()).unwrap();
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
-            let now = std::time::Duration::from_secs(WallClock.now().0 as u64);
-            let now = rustls::pki_types::UnixTime::since_unix_epoch(now);
-            verifier.unwrap().verify_client_cert(&shown.clone().into(), &[], now).is_ok()
-        };
-        assert!(verify(&proxies));
-        assert!(!verify(&clients));
     }
 }

@@ -19,7 +19,7 @@ use tokio_rustls::rustls::pki_types::pem::{PemObject as _, SectionKind};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::pki::der::{BIT_STRING, INTEGER, NULL, OBJECT_IDENTIFIER, OCTET_STRING, SEQUENCE, wrap};
-use crate::pki::{PkiError, read, write_private};
+use crate::pki::{PkiError, make_private, read, write_private};
 
 /// What DER calls an RSA key and a key on a curve.
 const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
@@ -56,6 +56,7 @@ impl TokenKey {
         if !file.exists() {
             write_private(&file, &KeyPair::generate()?.serialize_pem())?;
         }
+        make_private(&file)?;
         TokenKey::read(&file)
     }
 

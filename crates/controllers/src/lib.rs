@@ -15,6 +15,7 @@ mod context;
 mod cronjob;
 mod daemonset;
 mod deployment;
+mod device_taint_eviction;
 mod disruption;
 mod endpoint_slice_mirroring;
 mod endpoint_slices;
@@ -23,11 +24,13 @@ mod ephemeral_volume;
 mod garbage_collector;
 mod history;
 mod job;
+mod legacy_tokens;
 mod namespace;
 mod node_ipam;
 mod node_lifecycle;
 mod pod_gc;
 mod pod_index;
+mod policy_status;
 mod protection;
 mod refused;
 mod replicaset;
@@ -67,6 +70,7 @@ const LOOPS: &[(&str, Start)] = &[
     ("cronjob-controller", cronjob::start),
     ("daemonset-controller", daemonset::start),
     ("deployment-controller", deployment::start),
+    ("device-taint-eviction-controller", device_taint_eviction::start),
     ("disruption-controller", disruption::start),
     ("endpoints-controller", endpoints::start),
     ("endpointslice-controller", endpoint_slices::start),
@@ -75,6 +79,7 @@ const LOOPS: &[(&str, Start)] = &[
     ("garbage-collector-controller", garbage_collector::start),
     ("horizontal-pod-autoscaler-controller", autoscaler::start),
     ("job-controller", job::start),
+    ("legacy-serviceaccount-token-cleaner-controller", legacy_tokens::start),
     ("namespace-controller", namespace::start),
     ("node-ipam-controller", node_ipam::start),
     ("node-lifecycle-controller", node_lifecycle::start),
@@ -95,5 +100,6 @@ const LOOPS: &[(&str, Start)] = &[
     ("token-cleaner-controller", bootstrap::start_cleaner),
     ("ttl-after-finished-controller", ttl_after_finished::start),
     ("ttl-controller", ttl::start),
+    ("validatingadmissionpolicy-status-controller", policy_status::start),
     ("volumeattributesclass-protection-controller", protection::start_attributes_classes),
 ];

@@ -18,8 +18,8 @@ pub use crate::core::service::allocate;
 pub use batch::{Schedule, check_zone};
 pub use behaviour::Behaviour;
 pub use groups::{
-    Shapes, approval_condition, expression, expression_warnings, requested_groups, requested_name,
-    structural_condition,
+    Shapes, approval_condition, expression, expression_kinds, expression_warnings, requested_groups,
+    requested_name, structural_condition,
 };
 pub use pod::same;
 pub use pod::subresource::validate_binding;

@@ -91,10 +91,10 @@ pub fn resource_claims(pod: &Value) -> impl Iterator<Item = &str> {
 }
 
 /// The secrets that a node needs for a persistent volume: namespaces and names.
-pub fn volume_secrets(volume: &Value) -> impl Iterator<Item = (&str, &str)> {
+pub fn volume_secrets<'a>(volume: &'a Value) -> impl Iterator<Item = (&'a str, &'a str)> {
     let spec = &volume["spec"];
     let beside = spec["claimRef"]["namespace"].str();
-    let or_beside = move |namespace| if namespace == "" { beside } else { namespace };
+    let or_beside = move |namespace: &'a str| if namespace.is_empty() { beside } else { namespace };
     let azure = &spec["azureFile"];
     let azure = (or_beside(azure["secretNamespace"].str()), azure["secretName"].str());
     let others = VOLUME_SECRETS.iter().map(move |(path, is_beside)| {
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check<'a, T: AsRef<str>>(found: impl Iterator<Item = T>, expected: &str) {
+    fn check<T: AsRef<str>>(found: impl Iterator<Item = T>, expected: &str) {
         let found: Vec<T> = found.collect();
         let found: Vec<&str> = found.iter().map(T::as_ref).collect();
         assert_eq!(found.join(" "), expected);

@@ -3,18 +3,23 @@
 use mizzen_object::quantity::Quantity;
 use mizzen_object::{Str, Value};
 
+use crate::ports::HostPort;
 use crate::resources::{Amounts, total};
 
 /// What the pods of a node have taken of it.
 #[derive(Debug, Default)]
 pub struct Used {
     amounts: Amounts,
+    ports: Vec<HostPort>,
     n_pods: i64,
 }
 
 /// What one pod takes.
 #[derive(Debug, Default)]
-pub struct Share(Amounts);
+pub struct Share {
+    amounts: Amounts,
+    ports: Vec<HostPort>,
+}
 
 /// Why a pod is not taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +33,7 @@ pub struct Refusal {
 impl Share {
     /// What a pod takes.
     pub fn of(pod: &Value) -> Share {
-        Share(total(pod, "requests"))
+        Share { amounts: total(pod, "requests"), ports: HostPort::list(pod) }
     }
 }
 
@@ -36,7 +41,8 @@ impl Used {
     /// A pod comes.
     pub fn add(&mut self, share: &Share) {
         self.n_pods += 1;
-        for (name, amount) in &share.0 {
+        self.ports.extend(share.ports.iter().cloned());
+        for (name, amount) in &share.amounts {
             let sum = self.amounts.get(name).map_or(*amount, |known| known.add(amount));
             self.amounts.insert(name.clone(), sum);
         }
@@ -45,7 +51,12 @@ impl Used {
     /// A pod goes.
     pub fn remove(&mut self, share: &Share) {
         self.n_pods -= 1;
-        for (name, amount) in &share.0 {
+        for port in &share.ports {
+            if let Some(at) = self.ports.iter().position(|known| known == port) {
+                self.ports.swap_remove(at);
+            }
+        }
+        for (name, amount) in &share.amounts {
             if let Some(known) = self.amounts.get_mut(name) {
                 *known = known.sub(amount);
             }
@@ -58,7 +69,16 @@ pub fn admit(pod: &Value, node: &Value, used: &Used, share: &Share) -> Result<()
     check_system(pod)?;
     check_resources(node, used, share)?;
     check_affinity(pod, node)?;
+    check_ports(used, share)?;
     check_taints(pod, node)
+}
+
+fn check_ports(used: &Used, share: &Share) -> Result<(), Refusal> {
+    let is_taken = |port: &HostPort| used.ports.iter().any(|known| known.collides(port));
+    match share.ports.iter().any(is_taken) {
+        true => predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports"),
+        false => Ok(()),
+    }
 }
 
 fn refuse(reason: &str, message: impl Into<String>) -> Result<(), Refusal> {
@@ -79,9 +99,9 @@ fn check_resources(node: &Value, used: &Used, share: &Share) -> Result<(), Refus
         return out_of("pods", 1, used.n_pods, n_allowed);
     }
     let first = ["cpu", "memory", "ephemeral-storage"];
-    let others = share.0.keys().map(|name| name.as_str()).filter(|name| !first.contains(name));
+    let others = share.amounts.keys().map(|name| name.as_str()).filter(|name| !first.contains(name));
     for name in first.into_iter().chain(others) {
-        let asked = share.0.get(name).map(|amount| number(name, amount)).unwrap_or_default();
+        let asked = share.amounts.get(name).map(|amount| number(name, amount)).unwrap_or_default();
         // Kubernetes: what the node has never heard of is somebody else's business.
         let is_known = first.contains(&name) || !allocatable[name].is_null();
         let taken = used.amounts.get(name).map(|amount| number(name, amount)).unwrap_or_default();
@@ -235,6 +255,24 @@ mod tests {
             assert_eq!(refused.as_deref(), expected);
             used.add(&Share::default());
         }
+    }
+
+    #[test]
+    fn a_port_of_the_node_is_had_once() {
+        let parse = |text: &str| json::parse(text.as_bytes()).unwrap();
+        let pod = |port: i64| {
+            parse(&format!(r#"{{"spec":{{"containers":[{{"ports":[{{"hostPort":{port}}}]}}]}}}}"#))
+        };
+        let (node, mut used) = (parse(NODE), Used::default());
+        used.add(&Share::of(&pod(80)));
+        let refused = |used: &Used, pod: &Value| admit(pod, &node, used, &Share::of(pod)).err();
+        let refusal = refused(&used, &pod(80)).unwrap();
+        assert_eq!(refusal.reason, "NodePorts");
+        let why = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports";
+        assert_eq!(refusal.message, why);
+        assert_eq!(refused(&used, &pod(81)), None);
+        used.remove(&Share::of(&pod(80)));
+        assert_eq!(refused(&used, &pod(80)), None);
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod logs;
 mod moment;
 mod nodes;
 pub mod pod;
+mod ports;
 mod resources;
 pub mod runtime;
 pub mod script;

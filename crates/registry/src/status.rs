@@ -13,8 +13,6 @@ pub(crate) fn refused(kind: &Kind, name: &str, error: WriteError) -> Status {
         WriteError::Exists { .. } => Status::already_exists(&kind.resource(), name),
         WriteError::Missing { .. } => Status::not_found(&kind.resource(), name),
         WriteError::Conflict { .. } => Status::conflict(&kind.resource(), name, MODIFIED),
-        // Kubernetes: in the words of whoever cannot seal it (storage/etcd3/store.go).
-        WriteError::Seal(error) => Status::unknown(error.to_string()),
         other => Status::internal(chain(&other)),
     }
 }

@@ -1,8 +1,10 @@
 //! What is known of devices? Claims, slices of devices that drivers publish, classes, and what we allocate until the API
 //! says so.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use mizzen_object::quantity::Quantity;
 use mizzen_object::{Str, Value};
 use mizzen_sdk::{Key, Object};
 
@@ -11,6 +13,43 @@ use crate::{HashMap, HashSet};
 
 /// A device: its driver, pool and name.
 pub(crate) type DeviceId = (Str, Str, Str);
+
+/// Amounts by the names of capacities.
+pub(crate) type Amounts = BTreeMap<Str, Quantity>;
+
+/// Adds amounts to others.
+pub(crate) fn add(to: &mut Amounts, amounts: &Amounts) {
+    for (name, amount) in amounts {
+        let sum = to.get(name).map_or_else(|| amount.clone(), |known| known.add(amount));
+        to.insert(name.clone(), sum);
+    }
+}
+
+/// What somebody has. Administrators have nothing for themselves.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    /// Devices that one claim has.
+    pub whole: HashSet<DeviceId>,
+    /// Devices that claims share, and how much of them is taken.
+    pub parts: HashMap<DeviceId, Amounts>,
+}
+
+impl Taken {
+    /// Whether anybody has anything of a device.
+    pub fn has(&self, id: &DeviceId) -> bool {
+        self.whole.contains(id) || self.parts.contains_key(id)
+    }
+
+    fn add(&mut self, result: &Value) {
+        if result["shareID"].is_null() {
+            self.whole.insert(id(result));
+            return;
+        }
+        let consumed = result["consumedCapacity"].entries();
+        let consumed = consumed.map(|(name, amount)| (name.into(), Quantity::of(amount.str()))).collect();
+        add(self.parts.entry(id(result)).or_default(), &consumed);
+    }
+}
 
 /// Everything that is known of devices.
 #[derive(Debug, Default)]
@@ -52,11 +91,12 @@ impl Devices {
     }
 
     /// The devices that somebody has.
-    pub fn taken(&self) -> HashSet<DeviceId> {
+    pub fn taken(&self) -> Taken {
         let allocated = self.claims.values().map(|claim| &claim["status"]["allocation"]);
         let results = allocated.chain(self.pending.values()).flat_map(|one| one["devices"]["results"].list());
-        let shared = |result: &&Value| !result["adminAccess"].bool();
-        results.filter(shared).map(id).collect()
+        let mut taken = Taken::default();
+        results.filter(|result| !result["adminAccess"].bool()).for_each(|result| taken.add(result));
+        taken
     }
 
     /// Follows a claim. What it was before.

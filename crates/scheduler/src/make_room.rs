@@ -31,7 +31,7 @@ impl Scheduler {
         mut diagnosis: Diagnosis,
     ) -> Failure {
         let mut said = Vec::new();
-        if profile.devices {
+        if profile.frees_devices {
             // Kubernetes: what the plugin of devices remembers of the pod is missing if it was not asked (framework.go).
             if !prepared.asked.has(Name::DynamicResources) && !diagnosis.before.is_empty() {
                 diagnosis.after = "not found".into();

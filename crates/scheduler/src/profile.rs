@@ -14,8 +14,10 @@ pub(crate) struct Profile {
     pub scores: Vec<(Box<dyn Score>, i64)>,
     /// Whether pods wait for their gates.
     pub gates: bool,
-    /// Whether devices are allocated.
-    pub devices: bool,
+    /// Whether pods wait for their claims of devices.
+    pub awaits_claims: bool,
+    /// Whether devices are given back for a pod that cannot be where they are.
+    pub frees_devices: bool,
     /// How room is made; none if it is not.
     pub preemption: Option<Breadth>,
     /// Of how many nodes in a hundred the best is chosen.
@@ -28,7 +30,7 @@ impl Profile {
         let has_claims = || pod.resource_claims.is_empty() || world.devices.claims_of(pod).is_ok();
         if self.gates && pod.has_gates {
             Some(Name::SchedulingGates)
-        } else if self.devices && !has_claims() {
+        } else if self.awaits_claims && !has_claims() {
             Some(Name::DynamicResources)
         } else {
             None

@@ -6,8 +6,8 @@
 //! space's ring of recent events, so a slow reader costs nobody anything.
 //!
 //! In the order a write walks: `write` says what is wanted, `sequencer` decides and orders,
-//! `journal` (`disk`) makes it durable, if need be sealed (`seal`), and `load` brings it back, `state` and `window` are what is published, `snapshot` and
-//! `watch` are how it is read back.
+//! `journal` (`disk`) makes it durable, if need be sealed (`seal`), and `load` brings it back, `state` and `window` are
+//! what is published, `snapshot` and `watch` are how it is read back.
 //!
 //! Invariant: nothing here parses a value, knows a kind or reads a clock.
 //! Invariant: what a reader sees was durable first.

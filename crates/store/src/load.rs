@@ -5,7 +5,7 @@ use std::mem;
 use std::sync::Arc;
 
 use crate::disk::content;
-use crate::seal::{Mark, SealError};
+use crate::seal::SealError;
 use crate::spaces::Spaces;
 use crate::state::State;
 use crate::{Draft, EventKind, Journal, OpenError, Options, Record, Revision, Saved, Sealer};
@@ -30,7 +30,13 @@ type Records = HashMap<Arc<str>, Kept>;
 /// A record as far as it is known. What is sealed is only opened once it is sure to be live.
 enum Kept {
     Plain(Arc<Record>),
-    Sealed { revision: Revision, expires: Option<u64>, content: Box<[u8]> },
+    Sealed(Unopened),
+}
+
+struct Unopened {
+    revision: Revision,
+    expires: Option<u64>,
+    content: Box<[u8]>,
 }
 
 #[derive(Default)]
@@ -56,7 +62,8 @@ impl Loading {
         let records = self.spaces.get_mut(saved.space).expect("it was just put there");
         if saved.sealed {
             let Saved { key, revision, expires, value, .. } = saved;
-            records.insert(key.into(), Kept::Sealed { revision, expires, content: value.into() });
+            let unopened = Unopened { revision, expires, content: value.into() };
+            records.insert(key.into(), Kept::Sealed(unopened));
             return;
         }
         let record = Arc::new(Record::saved(saved, terms));
@@ -91,13 +98,7 @@ impl Loading {
         let open = |(key, kept): (Arc<str>, Kept)| {
             let opened = match kept {
                 Kept::Plain(record) => plain.clone().map(|()| record),
-                Kept::Sealed { revision, expires, content } => {
-                    self.unseal(space, &key, &content, sealer).map(|(draft, mark)| {
-                        let draft = Draft { expires, ..draft };
-                        let terms = draft.terms.clone().into();
-                        Arc::new(Record::stamped(key.clone(), revision, terms, draft).marked(mark))
-                    })
-                }
+                Kept::Sealed(sealed) => self.unseal(space, &key, &sealed, sealer),
             };
             opened.map_err(|source| OpenError::Sealed { space: space.clone(), key, source })
         };
@@ -107,19 +108,22 @@ impl Loading {
     fn unseal(
         &mut self,
         space: &str,
-        key: &str,
-        content: &[u8],
+        key: &Arc<str>,
+        sealed: &Unopened,
         sealer: Option<&dyn Sealer>,
-    ) -> Result<(Draft, Mark), SealError> {
+    ) -> Result<Arc<Record>, SealError> {
         let sealer = sealer.ok_or_else(|| SealError("it is sealed, and there is no key".into()))?;
-        let (plain, mark) = sealer.open(space, key, content)?;
+        let (plain, mark) = sealer.open(space, key, &sealed.content)?;
         let draft = content::unpack(&plain, |term| self.intern(term));
-        draft.map(|draft| (draft, mark)).ok_or_else(|| SealError("what was sealed makes no sense".into()))
+        let draft = draft.ok_or_else(|| SealError("what was sealed makes no sense".into()))?;
+        let draft = Draft { expires: sealed.expires, ..draft };
+        let terms = draft.terms.clone().into();
+        Ok(Arc::new(Record::stamped(key.clone(), sealed.revision, terms, draft).marked(mark)))
     }
 }
 
-/// The state of a space that holds `records`, which are in order. When it changed last is not known if that was a delete; that it did not
-/// change after `revision` is.
+/// The state of a space that holds `records`, which are in order. When it changed last is not known if that was a
+/// delete; that it did not change after `revision` is.
 fn settle(records: Vec<Arc<Record>>, revision: Revision) -> State {
     let mut state = State::empty(revision);
     records.into_iter().for_each(|record| drop(state.insert(record)));

@@ -31,11 +31,17 @@ pub(crate) async fn check(server: &Inner, request: &Request) -> Result<(), Refus
 
 /// Notes for auditors what was decided, and why.
 fn remember(request: &Request, decision: &Decision) {
-    if request.record.is_open() {
-        let word = if decision.is_allowed() { "allow" } else { "forbid" };
-        request.record.annotate("authorization.k8s.io/decision", word);
-        request.record.annotate("authorization.k8s.io/reason", decision.reason().to_string());
+    let (record, reason) = (&request.record, decision.reason());
+    if !record.is_open() {
+        return;
     }
+    let word = match (decision.is_allowed(), reason.problem()) {
+        (true, _) => "allow",
+        (false, None) => "forbid",
+        (false, Some(_)) => return record.annotate("authorization.k8s.io/reason", "internal error"),
+    };
+    record.annotate("authorization.k8s.io/decision", word);
+    record.annotate("authorization.k8s.io/reason", reason.to_string());
 }
 
 /// What has to be worked out about a request before it can be asked whether it may.

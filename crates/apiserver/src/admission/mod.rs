@@ -32,7 +32,7 @@ pub use configuration::{Admission, ConfigurationError};
 pub(crate) use owners::{Dedupe, dedupe_owners};
 pub use plugins::{PluginError, Plugins};
 pub use pod_security::{Level, PodSecurity, Policy, Standard, Version};
-pub(crate) use policy::{Policies, follow as follow_policies};
+pub(crate) use policy::Policies;
 pub use quota::LimitedResource;
 pub(crate) use service::{Claim, Claims, follow_all};
 pub(crate) use webhook::Webhooks;

@@ -9,8 +9,10 @@ use hyper::body::Incoming;
 
 use crate::audit::Record;
 
-/// How much of a long list is put together at a time.
-const CHUNK: usize = 256 * 1024;
+/// How much of a long list is put together at a time. What nobody reads must be small.
+const CHUNK: usize = 128 * 1024;
+/// A piece that is not copied, because it is large enough to go alone.
+const LARGE: usize = 32 * 1024;
 
 /// A response body.
 pub struct Body {
@@ -142,9 +144,15 @@ fn join(pieces: &mut std::vec::IntoIter<Bytes>, left: &mut u64) -> Option<Bytes>
     if *left == 0 {
         return None;
     }
+    let is_large = |piece: &Bytes| piece.len() >= LARGE;
+    if let Some(piece) = pieces.as_slice().first().filter(|piece| is_large(piece)).cloned() {
+        pieces.next();
+        *left -= piece.len() as u64;
+        return Some(piece);
+    }
     let room = CHUNK.min(usize::try_from(*left).unwrap_or(CHUNK));
-    let mut chunk = BytesMut::with_capacity(room + 4096);
-    while chunk.len() < room {
+    let mut chunk = BytesMut::with_capacity(room + LARGE);
+    while chunk.len() < room && !pieces.as_slice().first().is_some_and(is_large) {
         match pieces.next() {
             Some(piece) => chunk.extend_from_slice(&piece),
             None => break,

@@ -11,7 +11,9 @@ pub(crate) use body::Source;
 pub use body::{Body, Broken};
 pub(crate) use compress::compress;
 pub(crate) use list::list;
-pub(crate) use negotiate::{Accept, Encoding, Form, Offer, negotiate, negotiate_among, not_acceptable};
+pub(crate) use negotiate::{
+    Accept, Encoding, Form, Offer, negotiate, negotiate_among, not_acceptable, not_that,
+};
 pub(crate) use object::{message, meta_kind, object, partial, status, status_kind, value};
 pub(crate) use table::{Table, single};
 

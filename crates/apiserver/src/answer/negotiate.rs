@@ -40,6 +40,8 @@ pub(crate) struct Accept {
     pub encoding: Encoding,
     pub form: Form,
     pub pretty: bool,
+    /// Whether metadata is asked for as that of a list.
+    pub listed: bool,
     /// Whether the JSON is kept beside what is sent, for those who remember it.
     pub kept: bool,
 }
@@ -47,7 +49,7 @@ pub(crate) struct Accept {
 impl Accept {
     /// What the server wants of itself.
     pub const JSON: Accept =
-        Accept { encoding: Encoding::Json, form: Form::Whole, pretty: false, kept: false };
+        Accept { encoding: Encoding::Json, form: Form::Whole, pretty: false, listed: false, kept: false };
 
     /// The same without a transformation, for what cannot be transformed.
     pub fn whole(self) -> Accept {
@@ -82,7 +84,7 @@ pub(crate) fn negotiate_among(
 ) -> Result<Accept, Status> {
     let header = headers.get(http::header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let pretty = query.bool("pretty").unwrap_or_else(|| by_a_person(headers));
-    let default = Accept { encoding: Encoding::Json, form: Form::Whole, pretty, kept: false };
+    let default = Accept { pretty, ..Accept::JSON };
     if header.trim().is_empty() {
         return Ok(default);
     }
@@ -146,6 +148,7 @@ fn choose(clause: &str, default: Accept, offer: Offer) -> Option<Accept> {
         }
     }
     accept.form = form(kind, group, version)?;
+    accept.listed = kind == "PartialObjectMetadataList";
     // Tables have no protobuf.
     let possible = match accept.form {
         Form::Table(_) => offer.tables && accept.encoding != Encoding::Protobuf,
@@ -177,6 +180,11 @@ fn offered() -> String {
 
 pub(crate) fn not_acceptable() -> Status {
     let message = format!("only the following media types are accepted: {}", offered());
+    not_that(message)
+}
+
+/// Why an answer cannot have the form that was asked for.
+pub(crate) fn not_that(message: String) -> Status {
     Status::failure(406, "NotAcceptable", message)
 }
 

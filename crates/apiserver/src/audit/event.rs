@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::IpAddr;
+use std::ops::Bound;
 
 use bytes::Bytes;
 use mizzen_object::time::Moment;
@@ -126,7 +127,7 @@ impl Told<'_> {
     }
 
     fn write_rest(&self, writer: &mut Writer) {
-        let Event { request, response, received, annotations, .. } = self.event;
+        let Event { request, response, received, .. } = self.event;
         for (field, object) in [("requestObject", request), ("responseObject", response)] {
             if let Some(object) = object.as_ref().filter(|_| !self.truncated) {
                 writer.key(field);
@@ -135,16 +136,27 @@ impl Told<'_> {
         }
         writer.text("requestReceivedTimestamp", &received.to_micro_string());
         writer.text("stageTimestamp", &self.at.to_micro_string());
-        let mark = self.truncated.then_some((TRUNCATED, "true"));
-        let said = annotations.iter().map(|(key, text)| (key.as_str(), text.as_str()));
-        let mut all: BTreeMap<&str, &str> = said.collect();
-        all.extend(mark);
-        if !all.is_empty() {
-            writer.key("annotations");
-            writer.open();
-            all.iter().for_each(|(key, text)| writer.text(key, text));
-            writer.close();
+        self.write_annotations(writer);
+    }
+
+    /// In the order of their names, as Go writes a map.
+    fn write_annotations(&self, writer: &mut Writer) {
+        let annotations = &self.event.annotations;
+        if annotations.is_empty() && !self.truncated {
+            return;
         }
+        writer.key("annotations");
+        writer.open();
+        let (before, after) = (Bound::Excluded(TRUNCATED), Bound::Included(TRUNCATED));
+        let write = |bounds: (Bound<&str>, Bound<&str>), writer: &mut Writer| {
+            annotations.range::<str, _>(bounds).for_each(|(key, text)| writer.text(key, text));
+        };
+        write((Bound::Unbounded, before), writer);
+        if self.truncated {
+            writer.text(TRUNCATED, "true");
+        }
+        write((after, Bound::Unbounded), writer);
+        writer.close();
     }
 
     /// One line for people, with a part of what is known.

@@ -12,18 +12,20 @@ const LONG: Duration = Duration::from_millis(500);
 pub(crate) enum Layer {
     Authentication,
     Impersonation,
+    QueueWait,
     Authorization,
     MutatingWebhook,
     ValidatingWebhook,
 }
 
-const LAYERS: usize = 5;
+const LAYERS: usize = 6;
 
 impl Layer {
     fn word(self) -> &'static str {
         match self {
             Layer::Authentication => "authentication",
             Layer::Impersonation => "impersonation",
+            Layer::QueueWait => "apf-queue-wait",
             Layer::Authorization => "authorization",
             Layer::MutatingWebhook => "mutating-webhook",
             Layer::ValidatingWebhook => "validating-webhook",
@@ -33,6 +35,7 @@ impl Layer {
     const ALL: [Layer; LAYERS] = [
         Layer::Authentication,
         Layer::Impersonation,
+        Layer::QueueWait,
         Layer::Authorization,
         Layer::MutatingWebhook,
         Layer::ValidatingWebhook,

@@ -69,11 +69,6 @@ impl Audit {
         Audit { policy, sinks, registry: registry.clone(), counters }
     }
 
-    /// Whether a request must not go on if nobody would know of it.
-    fn is_strict(&self) -> bool {
-        self.sinks.iter().any(Sink::is_strict)
-    }
-
     /// Tells what is still waiting to be told. Nothing is told afterwards by those that gather events before they
     /// tell them.
     pub async fn close(&self) {
@@ -92,7 +87,7 @@ pub(crate) async fn begin(
     started: Instant,
 ) -> Option<Answer> {
     request.record = Record::new(&server.audit, request, known, started);
-    if request.record.received(server.options.request_timeout).await {
+    if request.record.received().await {
         return None;
     }
     server.audit.counters.reject();

@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use mizzen_object::{Str, Value, time};
 use mizzen_registry::Key;
 
+use super::secret::is_same;
 use crate::identity::User;
 use crate::server::Inner;
 
@@ -44,12 +45,6 @@ fn judge(stored: &Value, id: &str, secret: &str, now: i64) -> Option<User> {
     }
     let groups = groups(&data("auth-extra-groups"))?;
     Some(User { name: format!("system:bootstrap:{id}").into(), groups, ..User::default() })
-}
-
-/// Compares without telling by the time it takes how far two secrets agree.
-fn is_same(left: &[u8], right: &[u8]) -> bool {
-    left.len() == right.len()
-        && left.iter().zip(right).fold(0, |sum, (left, right)| sum | (left ^ right)) == 0
 }
 
 /// The groups that a token names, in order; none if one of them may not be had this way.

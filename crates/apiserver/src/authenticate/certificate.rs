@@ -6,27 +6,10 @@ use x509_parser::der_parser::oid::Oid;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::x509::X509Name;
 
-use super::Peer;
 use crate::identity::User;
 
 /// The attribute of a subject that holds the user's uid.
 pub const UID: &[u64] = &[1, 3, 6, 1, 4, 1, 57683, 2];
-
-/// Who a certificate shows. Its signature has been checked already, by one of our authorities; which one it was is
-/// known by the name of the issuer, because the check has made sure of that too.
-pub fn identify(certificate: &[u8], front_proxy: &str, allowed: &str) -> Peer {
-    let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return Peer::Impostor };
-    let common_name =
-        |name: &X509Name| name.iter_common_name().next().and_then(|name| name.as_str().ok().map(Str::from));
-    let Some(name) = common_name(certificate.subject()).filter(|name| !name.is_empty()) else {
-        return Peer::Stranger;
-    };
-    match common_name(certificate.issuer()) {
-        Some(issuer) if issuer == front_proxy && name == allowed => Peer::FrontProxy,
-        Some(issuer) if issuer == front_proxy => Peer::Impostor,
-        _ => user(name, certificate.subject()).map_or(Peer::Impostor, Peer::User),
-    }
-}
 
 /// The name and the user that a certificate shows, whoever has signed it.
 pub(crate) fn named(certificate: &[u8]) -> Option<(Str, User)> {

@@ -6,10 +6,12 @@
 //! lets one connection be used in several names.
 
 mod anonymous;
+mod authorities;
 mod bootstrap_token;
 mod certificate;
 mod issuer;
 pub mod peer;
+pub(crate) mod secret;
 mod static_token;
 mod token_cache;
 mod webhook;
@@ -25,7 +27,7 @@ use crate::identity::User;
 use crate::server::Inner;
 use crate::token;
 pub use anonymous::Anonymous;
-pub use certificate::identify;
+pub use authorities::{Authorities, Certified, Trusted};
 pub(crate) use certificate::named;
 pub use issuer::{AuthenticationConfiguration, Issuers};
 pub use peer::Peer;

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use http::HeaderMap;
 use mizzen_object::{Str, Value};
 
+use super::Certified;
 use crate::identity::User;
 
 /// Who a client certificate shows.
@@ -22,6 +23,8 @@ pub enum Peer {
     FrontProxy,
     /// A certificate that should not be.
     Impostor,
+    /// One whose certificate is judged with each request.
+    Certified(Certified),
 }
 
 /// What is known of a request's user before any token is looked at.
@@ -62,6 +65,7 @@ impl Peer {
             Peer::Impostor => Claim::Failed,
             Peer::User(user) => Claim::Connected(user.clone()),
             Peer::FrontProxy => spoken_for(headers),
+            Peer::Certified(certified) => certified.peer().claim(headers),
         }
     }
 }

@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use mizzen_object::Str;
 
+use super::secret::digest;
 use crate::identity::User;
 
-/// Tokens and their users. Cheap to clone.
+/// Users by the digests of their tokens; the tokens themselves are not kept. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct StaticTokens(Arc<HashMap<String, User>>);
+pub struct StaticTokens(Arc<HashMap<[u8; 32], User>>);
 
 /// What is wrong with a file of tokens.
 #[derive(Debug, thiserror::Error, PartialEq)]
@@ -51,14 +52,14 @@ impl StaticTokens {
                 ..User::default()
             };
             if !token.is_empty() {
-                tokens.insert(token.clone(), user);
+                tokens.insert(digest(token), user);
             }
         }
         Ok(StaticTokens(Arc::new(tokens)))
     }
 
     pub(super) fn find(&self, token: &str) -> Option<User> {
-        self.0.get(token).cloned()
+        self.0.get(&digest(token)).cloned()
     }
 }
 

@@ -27,12 +27,12 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 use crate::Server;
-use crate::authenticate::TokenCache;
-use crate::listen::{MAX_BODY, listen};
+use crate::authenticate::{Authorities, TokenCache};
+use crate::listen::listen;
 use crate::outgoing::{Client, Identity, Target, whole};
+use crate::receive::MAX_BODY;
 pub(crate) use cache::Cache;
 pub(crate) use token::user as reviewed_user;
-use trust::Trusted;
 
 /// How long the main server may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -160,9 +160,9 @@ impl Upstream {
         identity: &Identity,
         stop: impl Future<Output = ()>,
     ) -> Result<(), UpstreamError> {
-        let trusted = Trusted::ask(self).await?;
-        let tls = trusted.tls(identity)?;
-        listen(server, listener, tls, trusted.identify(self.0.registry.clone()), stop, GRACE).await;
+        let authorities = Authorities::new(&self.0.registry, &trust::ask(self).await?);
+        let tls = trust::tls(authorities.clone(), identity)?;
+        listen(server, listener, tls, authorities.identify(), stop, GRACE).await;
         Ok(())
     }
 }

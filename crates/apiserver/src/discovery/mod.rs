@@ -163,8 +163,9 @@ const FIXED_PATHS: &[&str] = &[
 ];
 
 /// `/`: every path that is worth asking, the `others` among them.
-pub fn root_paths(groups: &[Group], others: &[&str]) -> Value {
-    let mut paths: BTreeSet<String> = FIXED_PATHS.iter().chain(others).map(|path| path.to_string()).collect();
+pub fn root_paths(groups: &[Group], others: &[impl AsRef<str>]) -> Value {
+    let mut paths: BTreeSet<String> = FIXED_PATHS.iter().map(|path| path.to_string()).collect();
+    paths.extend(others.iter().map(|path| path.as_ref().to_string()));
     for group in groups {
         let root = if group.name.is_empty() { "/api".into() } else { format!("/apis/{}", group.name) };
         paths.extend(group.versions.iter().map(|version| format!("{root}/{}", version.name)));

@@ -37,7 +37,7 @@ impl Hand {
     }
 
     /// The cards, beginning with another one each `turn`, so that no queue is preferred.
-    pub fn from_turn(&self, turn: usize) -> impl Iterator<Item = usize> {
+    pub fn beginning_at(&self, turn: usize) -> impl Iterator<Item = usize> {
         (0..self.size).map(move |at| self.cards[(turn + at) % self.size])
     }
 }
@@ -51,7 +51,7 @@ mod tests {
     #[test]
     fn a_hand_has_different_cards_of_the_deck() {
         for hash in (0..1_000_u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)) {
-            let cards: BTreeSet<usize> = Hand::deal(hash, 16, 4).from_turn(3).collect();
+            let cards: BTreeSet<usize> = Hand::deal(hash, 16, 4).beginning_at(3).collect();
             assert_eq!(cards.len(), 4, "hash {hash}");
             assert!(cards.iter().all(|card| *card < 16));
         }
@@ -61,7 +61,7 @@ mod tests {
     fn every_queue_is_dealt_about_as_often() {
         let mut dealt = [0_u32; 16];
         for hash in (0..16_000_u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)) {
-            Hand::deal(hash, 16, 4).from_turn(0).for_each(|card| dealt[card] += 1);
+            Hand::deal(hash, 16, 4).beginning_at(0).for_each(|card| dealt[card] += 1);
         }
         assert!(dealt.iter().all(|times| (3_600..4_400).contains(times)), "{dealt:?}");
     }

@@ -67,9 +67,15 @@ impl Flows {
 
     /// What these objects configure, on a server of `limit` seats. Levels that are there already are kept, with
     /// everybody in them; those that are no longer configured until they are empty.
-    pub fn new(old: &Flows, levels: &[Value], schemas: &[Value], limit: usize, epoch: Instant) -> Flows {
-        let mut configured: BTreeMap<Str, Level> =
-            levels.iter().filter_map(Level::read).map(|level| (level.name.clone(), level)).collect();
+    pub fn new<'a>(
+        old: &Flows,
+        levels: impl IntoIterator<Item = &'a Value>,
+        schemas: impl IntoIterator<Item = &'a Value>,
+        limit: usize,
+        epoch: Instant,
+    ) -> Flows {
+        let levels = levels.into_iter().filter_map(Level::read);
+        let mut configured: BTreeMap<Str, Level> = levels.map(|level| (level.name.clone(), level)).collect();
         let known: BTreeSet<Str> = configured.keys().cloned().collect();
         for name in [EXEMPT, CATCH_ALL] {
             configured.entry(name.into()).or_insert_with(|| Level::mandatory(name));
@@ -113,8 +119,12 @@ impl Flows {
     }
 
     /// The schemas whose levels are `known`, and those that are always there.
-    fn ordered(&self, schemas: &[Value], known: &BTreeSet<Str>) -> Vec<Arc<Schema>> {
-        let all = schemas.iter().map(|object| (object, Rules::read(object)));
+    fn ordered<'a>(
+        &self,
+        schemas: impl IntoIterator<Item = &'a Value>,
+        known: &BTreeSet<Str>,
+    ) -> Vec<Arc<Schema>> {
+        let all = schemas.into_iter().map(|object| (object, Rules::read(object)));
         let mut sound: Vec<_> = all.filter(|(_, rules)| known.contains(&rules.level)).collect();
         sound.sort_by_key(|(object, rules)| (rules.precedence, Str::from(name(object))));
         let missing = |wanted: &str| sound.iter().all(|(object, _)| name(object) != wanted);

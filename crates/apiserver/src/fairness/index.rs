@@ -4,11 +4,12 @@
 //!
 //! Invariant: whoever is classified is so by every schema that was acknowledged before.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use mizzen_object::Value;
-use mizzen_registry::{Changes, Follower, Resource};
+use mizzen_object::{Str, Value};
+use mizzen_registry::{Changed, Changes, Follower, Resource};
 use tokio::time::Instant;
 
 use super::flows::{Flows, Schema};
@@ -39,12 +40,43 @@ impl Sources {
     }
 }
 
-/// All objects of a resource.
-pub(super) fn everything(resource: &Resource) -> Vec<Value> {
-    match Follower::new(resource.clone()).changes() {
-        Changes::All(objects) => objects,
-        Changes::Some(changed) => changed.into_iter().filter_map(|changed| changed.after).collect(),
+/// The objects of a resource by name, as they were when last looked at.
+struct Followed {
+    follower: Follower,
+    objects: BTreeMap<Str, Value>,
+}
+
+impl Followed {
+    fn new(resource: &Resource) -> Followed {
+        Followed { follower: Follower::new(resource.clone()), objects: BTreeMap::new() }
     }
+
+    /// Takes in what has changed. Returns whether it matters: the status does not.
+    fn catch_up(&mut self) -> bool {
+        match self.follower.changes() {
+            Changes::All(objects) => {
+                self.objects = objects.into_iter().map(|object| (name(&object), object)).collect();
+                true
+            }
+            Changes::Some(changed) => {
+                changed.into_iter().fold(false, |matters, change| self.take(change) | matters)
+            }
+        }
+    }
+
+    fn take(&mut self, Changed { before, after }: Changed) -> bool {
+        let said = |object: &Option<Value>| {
+            object.as_ref().map(|it| (it["spec"].clone(), it.at("metadata.uid").clone()))
+        };
+        let matters = said(&before) != said(&after);
+        before.iter().for_each(|object| drop(self.objects.remove(&name(object))));
+        self.objects.extend(after.map(|object| (name(&object), object)));
+        matters
+    }
+}
+
+fn name(object: &Value) -> Str {
+    object.at("metadata.name").str().into()
 }
 
 /// The configuration as of now.
@@ -54,20 +86,21 @@ pub(super) struct Index {
     limit: usize,
     epoch: Instant,
     flows: RwLock<Arc<Flows>>,
-    /// Held by whoever changes the flows.
-    changing: Mutex<()>,
+    /// Levels and schemas. Held by whoever changes the flows.
+    followed: Mutex<[Followed; 2]>,
     /// The last change that they show.
     shown: AtomicU64,
 }
 
 impl Index {
     pub fn new(sources: Sources, limit: usize, epoch: Instant) -> Index {
+        let followed = [&sources.levels, &sources.schemas].map(Followed::new);
         Index {
             sources,
             limit,
             epoch,
             flows: RwLock::default(),
-            changing: Mutex::default(),
+            followed: Mutex::new(followed),
             shown: AtomicU64::new(NEVER),
         }
     }
@@ -86,10 +119,10 @@ impl Index {
 
     /// Lets levels lend and borrow, and forgets those that are no longer configured once they are empty.
     pub fn adjust(&self) {
-        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
         let flows = self.shown_flows();
         match flows.has_empty_leftovers() {
-            true => self.digest(),
+            true => self.digest(&followed),
             false => flows.adjust(),
         }
     }
@@ -99,18 +132,22 @@ impl Index {
         if self.shown.load(Ordering::Acquire) == last {
             return;
         }
-        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
         // Whoever held the lock before may have done the work.
-        if self.shown.load(Ordering::Acquire) != last {
-            self.digest();
-            self.shown.store(last, Ordering::Release);
+        if self.shown.load(Ordering::Acquire) == last {
+            return;
         }
+        let matters = followed.each_mut().map(Followed::catch_up);
+        if matters.contains(&true) {
+            self.digest(&followed);
+        }
+        self.shown.store(last, Ordering::Release);
     }
 
-    /// Reads all objects anew: they are few, and depend on one another.
-    fn digest(&self) {
-        let (levels, schemas) = (everything(&self.sources.levels), everything(&self.sources.schemas));
-        let flows = Flows::new(&self.shown_flows(), &levels, &schemas, self.limit, self.epoch);
+    /// All objects together: they are few, and depend on one another.
+    fn digest(&self, [levels, schemas]: &[Followed; 2]) {
+        let (levels, schemas) = (levels.objects.values(), schemas.objects.values());
+        let flows = Flows::new(&self.shown_flows(), levels, schemas, self.limit, self.epoch);
         *self.flows.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(flows);
     }
 

@@ -20,6 +20,7 @@ mod inflight;
 mod lend;
 mod level;
 mod place;
+mod queue;
 mod queues;
 mod retry;
 mod room;
@@ -112,7 +113,7 @@ pub(crate) struct Fairness {
 
 /// How requests are let in.
 enum Way {
-    Fair(Index),
+    Fair(Box<Index>),
     Plain(Inflight),
 }
 
@@ -121,7 +122,9 @@ impl Fairness {
     pub fn new(catalog: &Catalog, concurrency: Concurrency, began: i64) -> Fairness {
         let Concurrency { reads, writes, is_fair } = concurrency;
         let way = match Sources::find(catalog).filter(|_| is_fair) {
-            Some(sources) => Way::Fair(Index::new(sources, reads.saturating_add(writes), Instant::now())),
+            Some(sources) => {
+                Way::Fair(Box::new(Index::new(sources, reads.saturating_add(writes), Instant::now())))
+            }
             None => Way::Plain(Inflight::new(reads, writes)),
         };
         Fairness { way, watchers: Watchers::default(), began }

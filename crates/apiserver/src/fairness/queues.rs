@@ -9,7 +9,7 @@
 //! moment they were due; somebody must look at [`Queues::look_at`] while requests wait.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use tokio::sync::oneshot::{self, Receiver};
@@ -19,6 +19,7 @@ use super::deal::Hand;
 use super::demand::Demand;
 use super::entry::{Entries, Entry, Key, Newcomer};
 use super::level::Shape;
+use super::queue::{Bounds, Dispatch, Queue};
 use super::tally::Tally;
 use super::work::{Nanos, SeatSeconds};
 
@@ -59,36 +60,6 @@ pub(super) struct Totals {
     pub dispatched: u64,
     pub rejected: u64,
     pub cancelled: u64,
-}
-
-/// The state of the meter when a request last went.
-#[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Dispatch {
-    pub progress: SeatSeconds,
-    pub next: SeatSeconds,
-    /// The least and the greatest `next` of queues in which somebody waited.
-    pub bounds: [SeatSeconds; 2],
-    /// The same less what is thought to be under way.
-    pub discounted: [SeatSeconds; 2],
-}
-
-/// Requests that wait in line.
-#[derive(Default)]
-pub(super) struct Queue {
-    pub waiting: VecDeque<Key>,
-    pub executing: usize,
-    pub seats_waiting: usize,
-    pub first_seats_waiting: usize,
-    pub work_waiting: SeatSeconds,
-    pub seats_in_use: usize,
-    /// The reading of the meter at which the next request is due.
-    pub next: SeatSeconds,
-}
-
-impl Queue {
-    fn is_active(&self) -> bool {
-        self.executing > 0 || !self.waiting.is_empty()
-    }
 }
 
 impl Queues {
@@ -262,7 +233,7 @@ impl Queues {
         let turn = self.n_enqueued;
         self.n_enqueued = self.n_enqueued.wrapping_add(1);
         let hand = Hand::deal(hash, deck, hand);
-        let least = hand.from_turn(turn).min_by_key(|queue| self.queues[*queue].work_waiting);
+        let least = hand.beginning_at(turn).min_by_key(|queue| self.queues[*queue].work_waiting);
         least.expect("a hand has at least one card")
     }
 
@@ -429,21 +400,6 @@ impl Queues {
             self.queues.pop();
         }
         self.robin = self.robin.min(self.queues.len().saturating_sub(1));
-    }
-}
-
-/// The least and the greatest of some readings.
-struct Bounds([SeatSeconds; 2]);
-
-impl Default for Bounds {
-    fn default() -> Bounds {
-        Bounds([SeatSeconds::MAX, SeatSeconds::default()])
-    }
-}
-
-impl Bounds {
-    fn note(&mut self, reading: SeatSeconds) {
-        self.0 = [self.0[0].min(reading), self.0[1].max(reading)];
     }
 }
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, header};
 use mizzen_object::{Str, Value, json, value};
-use mizzen_registry::Resource;
+use mizzen_registry::{Changes, Follower, Resource};
 
-use super::index::{Sources, everything};
+use super::index::Sources;
 use super::level::Level;
 use crate::identity::User;
 use crate::server::{Inner, Server};
@@ -17,8 +17,8 @@ use crate::server::{Inner, Server};
 /// Under whose name the status is owned.
 const MANAGER: &str = "api-priority-and-fairness-config-consumer-v1";
 const SCHEMAS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas";
-/// How long to wait before looking again when the history of changes has been lost.
-const PAUSE: Duration = Duration::from_secs(1);
+/// How long to wait before looking: what is written at start comes at once.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// Looks whenever something has changed, as long as the server is there.
 pub(super) async fn keep(server: Weak<Inner>, sources: Sources) {
@@ -40,13 +40,11 @@ pub(super) async fn keep(server: Weak<Inner>, sources: Sources) {
 fn changed(resource: &Resource) -> impl Future<Output = ()> + use<> {
     let watch = resource.space().watch(resource.space().snapshot().at());
     async move {
-        let heard = match watch {
-            Ok(mut watch) => watch.next().await.is_ok(),
-            Err(_) => false,
-        };
-        if !heard {
-            tokio::time::sleep(PAUSE).await;
+        // Whether there is something to tell or the history has been lost: everything is looked at.
+        if let Ok(mut watch) = watch {
+            let _ = watch.next().await;
         }
+        tokio::time::sleep(PAUSE).await;
     }
 }
 
@@ -54,6 +52,14 @@ fn changed(resource: &Resource) -> impl Future<Output = ()> + use<> {
 async fn gone(server: &Weak<Inner>) {
     let Some(mut stopping) = server.upgrade().map(|server| server.stopping.subscribe()) else { return };
     let _ = stopping.wait_for(|stopping| *stopping).await;
+}
+
+/// All objects of a resource.
+fn everything(resource: &Resource) -> Vec<Value> {
+    match Follower::new(resource.clone()).changes() {
+        Changes::All(objects) => objects,
+        Changes::Some(changed) => changed.into_iter().filter_map(|changed| changed.after).collect(),
+    }
 }
 
 async fn write(server: &Arc<Inner>, sources: &Sources) {

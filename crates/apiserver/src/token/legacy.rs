@@ -5,7 +5,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mizzen_object::{Value, value};
 
-use super::find;
+use super::{find, used};
+use crate::authenticate::secret::is_same;
 use crate::server::Inner;
 
 /// Who gives them: not the server itself, but a loop that has its key.
@@ -21,7 +22,7 @@ pub(super) fn check(server: &Inner, token: &str, claims: &Value) -> Result<Value
     let invalidated = || "Token has been invalidated".to_string();
     let secret =
         find(server, "secrets", namespace, secret_name).filter(is_staying).ok_or_else(invalidated)?;
-    if secret["data"]["token"].str() != STANDARD.encode(token) {
+    if !is_same(secret["data"]["token"].str().as_bytes(), STANDARD.encode(token).as_bytes()) {
         return Err("Token does not match server's copy".into());
     }
     let account = find(server, "serviceaccounts", namespace, name)
@@ -33,6 +34,7 @@ pub(super) fn check(server: &Inner, token: &str, claims: &Value) -> Result<Value
     if actual != uid {
         return Err(format!("ServiceAccount UID ({actual}) does not match claim ({uid})"));
     }
+    used::note(server, &secret);
     if !secret["metadata"]["labels"][INVALID_SINCE].str().is_empty() {
         return Err(format!(
             "the token in secret {namespace}/{secret_name} for service account {namespace}/{name} has been marked invalid. Use tokens from the TokenRequest API or manually created secret-based tokens, or remove the '{INVALID_SINCE}' label from the secret to temporarily allow use of this token"

@@ -67,11 +67,11 @@ impl Applied<'_> {
         let merged = Owning::new(self.call).apply_any(current, &self.config).await?;
         let mut object = typed(kind, merged)?;
         intake::fill_defaults(kind, &mut object);
-        set_namespace(self.call.path, object.entry("metadata"))?;
-        self.call.check_name(&mut object)?;
         if current.is_none() {
             self.check_new(object.entry("metadata"))?;
         }
+        set_namespace(self.call.path, object.entry("metadata"))?;
+        self.call.check_name(&mut object)?;
         let write = admission::Write { call: self.call, old: current, claim: &mut self.claim };
         admission::admit(write, &mut object).await?;
         Ok(object)

@@ -65,6 +65,7 @@ pub(crate) async fn delete_collection(call: &Call<'_>) -> Result<Answer, Status>
     let deleted = server.registry.delete_collection(resource, &list, &options, &checks).await;
     let deleted = checks.settle(deleted).await?;
     warn_of_orphans(call, &options);
+    call.check_listed(true)?;
     let now = server.registry.now();
     Ok(answer::list(&server.types, resource, &deleted, call.accept, request.query.text("includeObject"), now))
 }

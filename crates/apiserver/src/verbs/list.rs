@@ -10,6 +10,7 @@ pub(crate) async fn list(call: &Call<'_>) -> Result<Answer, Status> {
     call.check_include()?;
     let options = options::list_options(call.resource.kind(), &call.path.namespace, &call.request.query)?;
     let list = call.server.registry.read_list(call.resource, &options).await?;
+    call.check_listed(true)?;
     let include = call.request.query.text("includeObject");
     let now = call.server.registry.now();
     Ok(answer::list(&call.server.types, call.resource, &list, call.accept, include, now))

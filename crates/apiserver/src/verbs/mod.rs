@@ -263,9 +263,25 @@ impl Call<'_> {
     /// Answers with an object.
     pub fn object(&self, object: &Object, code: u16) -> Result<Answer, Status> {
         self.check_include()?;
+        self.check_listed(false)?;
         let include = self.request.query.text("includeObject");
         let now = self.server.registry.now();
         Ok(answer::object(&self.server.types, self.resource, object, self.accept, include, now, code))
+    }
+
+    /// Checks that metadata of a list is asked of a list, and of an object of an object.
+    pub fn check_listed(&self, is_list: bool) -> Result<(), Status> {
+        let Accept { form: answer::Form::Metadata(_), listed, .. } = self.accept else { return Ok(()) };
+        let found = go_type(self.resource, is_list);
+        match (is_list, listed) {
+            (true, false) => Err(answer::not_that(format!(
+                "you requested PartialObjectMetadata, but the requested object is a list ({found})"
+            ))),
+            (false, true) => Err(answer::not_that(format!(
+                "you requested PartialObjectMetadataList, but the requested object is not a list ({found})"
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// Checks how much of an object a table row should have.
@@ -288,6 +304,19 @@ impl Call<'_> {
         }
         Ok(())
     }
+}
+
+/// What upstream's server calls an object, or a list of them, in Go.
+fn go_type(resource: &Resource, is_list: bool) -> String {
+    let kind = resource.kind();
+    let package = match kind.gvk.group.split('.').next().unwrap_or_default() {
+        _ if resource.is_custom() => {
+            return format!("*unstructured.Unstructured{}", if is_list { "List" } else { "" });
+        }
+        "" | "events" => "core",
+        package => package,
+    };
+    format!("*{package}.{}{}", kind.gvk.kind, if is_list { "List" } else { "" })
 }
 
 /// A subresource that discovery names but that this server cannot do yet says so.

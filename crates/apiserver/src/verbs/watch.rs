@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use mizzen_object::schema::{self, Struct};
-use mizzen_object::seam::Random;
 use mizzen_object::{Status, Value, json, proto};
 use mizzen_registry::{Event, Object, Resource, Revision, Watch, WatchOptions};
 use tokio::sync::mpsc::Receiver;
@@ -26,8 +25,6 @@ use crate::server::Inner;
 
 /// How often a client that wants bookmarks gets one.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
-/// How long a watch lasts at least when its client does not say, in seconds; at most twice that.
-const LASTS: u64 = 30 * 60;
 
 pub(crate) async fn watch(call: &Call<'_>) -> Result<Answer, Status> {
     let Call { server, request, path, resource, accept, .. } = call;
@@ -39,7 +36,7 @@ pub(crate) async fn watch(call: &Call<'_>) -> Result<Answer, Status> {
     let initial = query.bool("sendInitialEvents");
     let options = WatchOptions { selection, version: query.text("resourceVersion").into(), initial };
     let bookmarks = query.bool("allowWatchBookmarks").unwrap_or(false);
-    let lasts = duration(asked, server.registry.random());
+    let lasts = duration(server, asked);
     let writer = Writer::new(call);
 
     let stream = match server.registry.watch(resource, options).await {
@@ -65,7 +62,7 @@ pub(super) fn watch_own(call: &Call<'_>, events: Receiver<Event>) -> Result<Answ
     let Call { server, request, accept, .. } = call;
     let asked = request.query.int("timeoutSeconds").map_err(Status::bad_request)?;
     let writer = Writer::new(call);
-    let lasts = duration(asked, server.registry.random());
+    let lasts = duration(server, asked);
     let mut stream = Stream::new(server, Feed::Own(events), writer, lasts, false, false);
     stream.held = request.turn.take();
     // What was there at the start cannot be told from what came later.
@@ -73,12 +70,14 @@ pub(super) fn watch_own(call: &Call<'_>, events: Receiver<Event>) -> Result<Answ
     Ok(answer::answer(200, stream_type(*accept), Body::stream(stream)))
 }
 
-fn duration(asked: Option<i64>, random: &dyn Random) -> Duration {
+/// How long a watch lasts: as its client says, or between once and twice what the server is set up for.
+fn duration(server: &Inner, asked: Option<i64>) -> Duration {
     let seconds = asked.and_then(|seconds| u64::try_from(seconds).ok()).filter(|seconds| *seconds > 0);
+    let least = server.options.min_request_timeout;
     Duration::from_secs(seconds.unwrap_or_else(|| {
         let mut bytes = [0; 8];
-        random.fill(&mut bytes);
-        LASTS + u64::from_le_bytes(bytes) % LASTS
+        server.registry.random().fill(&mut bytes);
+        least + u64::from_le_bytes(bytes).checked_rem(least).unwrap_or_default()
     }))
 }
 
@@ -110,10 +109,15 @@ impl Feed {
     }
 }
 
+/// How much is put together before it is sent. What nobody reads must be small, for there are many watchers.
+const CHUNK: usize = 64 * 1024;
+
 /// A watch as the body of a response.
 struct Stream {
     server: Arc<Inner>,
     pending: Option<Pending>,
+    /// Events that have happened and have not been written. They are shared with all watchers; their text may not be.
+    events: std::vec::IntoIter<Event>,
     writer: Writer,
     end: Pin<Box<Sleep>>,
     bookmarks: Option<Interval>,
@@ -148,6 +152,7 @@ impl Stream {
         Stream {
             server: server.clone(),
             pending: Some(next(feed)),
+            events: Vec::new().into_iter(),
             writer,
             end: Box::pin(sleep(lasts)),
             bookmarks,
@@ -166,6 +171,7 @@ impl Stream {
         Stream {
             server: server.clone(),
             pending: None,
+            events: Vec::new().into_iter(),
             end: Box::pin(sleep(lasts)),
             bookmarks: None,
             announces: false,
@@ -183,24 +189,31 @@ impl Stream {
         Instant::now() >= self.end.deadline() || self.server.is_stopping()
     }
 
-    fn frames(&mut self, events: Vec<Event>) -> Option<Bytes> {
-        let now = self.server.registry.now();
-        self.gauge.sent(events.len());
-        let mut frames = Vec::with_capacity(events.len());
-        for event in events {
-            match event {
-                Event::Object(change, object) => {
-                    frames.push(self.writer.event(change.word(), &object, now));
-                }
-                Event::Initial(version) => {
-                    self.held.begun();
-                    if self.announces {
-                        frames.push(self.writer.bookmark(version, true, now));
-                    }
-                }
+    /// The next events in one buffer, if there are any. A large one goes alone and is not copied.
+    fn frames(&mut self) -> Option<Bytes> {
+        let (mut frames, mut length) = (Vec::new(), 0);
+        while length < CHUNK {
+            let Some(event) = self.events.next() else { break };
+            let Some(frame) = self.frame(event) else { continue };
+            if frame.len() >= CHUNK && !frames.is_empty() {
+                self.first = Some(frame);
+                break;
             }
+            length += frame.len();
+            frames.push(frame);
         }
         join(frames)
+    }
+
+    fn frame(&mut self, event: Event) -> Option<Bytes> {
+        let now = self.server.registry.now();
+        match event {
+            Event::Object(change, object) => Some(self.writer.event(change.word(), &object, now)),
+            Event::Initial(version) => {
+                self.held.begun();
+                self.announces.then(|| self.writer.bookmark(version, true, now))
+            }
+        }
     }
 
     fn poll_bookmark(&mut self, context: &mut Context, version: Revision) -> Option<Bytes> {
@@ -257,6 +270,12 @@ impl Source for Stream {
         if let Some(first) = self.first.take() {
             return Poll::Ready(Some(first));
         }
+        if self.events.len() > 0 && self.is_over() {
+            return Poll::Ready(None);
+        }
+        if let Some(frames) = self.frames() {
+            return Poll::Ready(Some(frames));
+        }
         // Read before looking for events: whatever this revision covers is in the window by now.
         let seen = self.server.registry.store().revision();
         while let Some(pending) = &mut self.pending {
@@ -268,7 +287,9 @@ impl Source for Stream {
                     if self.is_over() {
                         return Poll::Ready(None);
                     }
-                    if let Some(frames) = self.frames(events) {
+                    self.gauge.sent(events.len());
+                    self.events = events.into_iter();
+                    if let Some(frames) = self.frames() {
                         return Poll::Ready(Some(frames));
                     }
                 }

@@ -264,6 +264,10 @@ async fn a_token_in_a_secret_holds_as_long_as_the_secret_has_it() {
     };
     rig.post(SECRETS, &secret(&token, "{}")).await.expect(201);
     assert_eq!(review().await, "system:serviceaccount:default:robot");
+    tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    let used = rig.get(&format!("{SECRETS}/t")).await.expect(200).body;
+    let label = &used["metadata"]["labels"]["kubernetes.io/legacy-token-last-used"];
+    assert_eq!(label.str(), "2027-01-15");
     let invalid = r#"{"kubernetes.io/legacy-token-invalid-since":"2026-01-01"}"#;
     rig.put(&format!("{SECRETS}/t"), &secret(&token, invalid)).await.expect(200);
     assert!(review().await.contains("has been marked invalid"));

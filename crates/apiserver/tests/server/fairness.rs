@@ -193,7 +193,7 @@ async fn a_schema_says_whether_its_level_is_there() {
     let path = format!("{GROUP}/flowschemas/lonely");
     rig.post(&format!("{GROUP}/flowschemas"), &schema("lonely")).await.expect(201);
     let condition = async || {
-        sleep(Duration::from_millis(1)).await;
+        sleep(Duration::from_millis(20)).await;
         let schema = rig.get(&path).await.body;
         let condition = &schema.at("status.conditions").list()[0];
         format!("{} {} {}", condition["type"].str(), condition["status"].str(), condition["reason"].str())

@@ -391,9 +391,9 @@ async fn issuers_are_replaced_while_the_server_runs() {
     gate.check(&key.sign(&first.claims()), Err("invalid bearer token")).await;
     gate.check(&key.sign(&second.claims()), Ok("acme:jane")).await;
     gate.issuers
-        .replace(second.configuration("  userValidationRules: [{expression: 'false', message: no}]\n"));
+        .replace(second.configuration("  userValidationRules: [{expression: 'false', message: never}]\n"));
     let refused =
-        "oidc: error evaluating user info validation rule: validation expression 'false' failed: no";
+        "oidc: error evaluating user info validation rule: validation expression 'false' failed: never";
     gate.check(&key.sign(&second.claims()), Err(refused)).await;
     assert_eq!(second.n_fetches(), 1, "keys of an issuer that stays are kept");
 }

@@ -1,5 +1,7 @@
 //! Lists in pages and lists of the past.
 
+use mizzen_apiserver::User;
+
 use crate::rig::{CONFIG_MAPS, Reply, Rig};
 
 /// The path of the page after this one; none after the last.
@@ -54,4 +56,37 @@ async fn a_version_can_be_matched_exactly_or_at_least() {
     list("resourceVersion=0&resourceVersionMatch=Exact".into()).await.expect(422);
     list("resourceVersion=1&resourceVersionMatch=Nonsense".into()).await.expect(422);
     list(format!("resourceVersion={}&resourceVersionMatch=NotOlderThan", version + 1000)).await.expect(504);
+}
+
+/// What is answered to somebody who wants metadata in this form.
+async fn metadata_of(rig: &Rig, form: &str, path: &str) -> Reply {
+    let accept = format!("application/json;as={form};g=meta.k8s.io;v=v1,application/json");
+    rig.call_as(User::master("admin"), &[("accept", &accept)], "GET", path, "").await
+}
+
+#[tokio::test]
+async fn metadata_of_a_list_is_asked_of_lists_alone() {
+    let rig = Rig::new().await;
+    rig.make("a", "").await;
+    let one = format!("{CONFIG_MAPS}/a");
+    let definition = r#"{"metadata":{"name":"foos.example.com"},"spec":{"group":"example.com","scope":"Cluster",
+        "names":{"plural":"foos","kind":"Foo"},"versions":[{"name":"v1","served":true,"storage":true,
+        "schema":{"openAPIV3Schema":{"type":"object"}}}]}}"#;
+    rig.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).await.expect(201);
+    metadata_of(&rig, "PartialObjectMetadata", &one).await.expect(200);
+    metadata_of(&rig, "PartialObjectMetadataList", CONFIG_MAPS).await.expect(200);
+    for (form, path, found) in [
+        ("PartialObjectMetadata", CONFIG_MAPS, "a list (*core.ConfigMapList)"),
+        ("PartialObjectMetadata", "/apis/events.k8s.io/v1/events", "a list (*core.EventList)"),
+        ("PartialObjectMetadata", "/apis/rbac.authorization.k8s.io/v1/roles", "a list (*rbac.RoleList)"),
+        ("PartialObjectMetadata", "/apis/example.com/v1/foos", "a list (*unstructured.UnstructuredList)"),
+        ("PartialObjectMetadataList", &*one, "not a list (*core.ConfigMap)"),
+    ] {
+        let refused = metadata_of(&rig, form, path).await.expect(406);
+        assert_eq!(
+            refused.message(),
+            format!("you requested {form}, but the requested object is {found}"),
+            "{path}"
+        );
+    }
 }

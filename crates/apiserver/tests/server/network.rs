@@ -19,7 +19,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 /// The server. It is gone when this is dropped.
 pub struct Network {
     port: u16,
-    connector: TlsConnector,
+    authority: Authority,
     task: JoinHandle<()>,
 }
 
@@ -33,13 +33,25 @@ impl Network {
         let tls = Arc::new(authority.server());
         let serving = listen(server.clone(), listener, tls, identify, std::future::pending(), Duration::ZERO);
         let task = tokio::spawn(serving);
-        Network { port, connector: TlsConnector::from(Arc::new(authority.client())), task }
+        Network { port, authority, task }
     }
 
     /// A connection as the admin, on which HTTP/1.1 is spoken.
     pub async fn connect(&self) -> TlsStream<TcpStream> {
-        let stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
-        self.connector.connect("127.0.0.1".try_into().unwrap(), stream).await.unwrap()
+        self.dial("http/1.1").await
+    }
+
+    /// A connection as the admin, on which nothing has been said.
+    pub async fn dial(&self, protocol: &str) -> TlsStream<TcpStream> {
+        let mut config = self.authority.client();
+        config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
+        let connector = TlsConnector::from(Arc::new(config));
+        connector.connect("127.0.0.1".try_into().unwrap(), self.dial_plain().await).await.unwrap()
+    }
+
+    /// A connection before the TLS handshake.
+    pub async fn dial_plain(&self) -> TcpStream {
+        TcpStream::connect(("127.0.0.1", self.port)).await.unwrap()
     }
 }
 
@@ -78,12 +90,14 @@ impl Authority {
         let provider = Arc::new(ring::default_provider());
         let verifier = WebPkiClientVerifier::builder_with_provider(self.roots.clone(), provider.clone());
         let (chain, key) = self.sign();
-        ServerConfig::builder_with_provider(provider)
+        let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_client_cert_verifier(verifier.build().unwrap())
             .with_single_cert(chain, key)
-            .unwrap()
+            .unwrap();
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config
     }
 
     fn client(&self) -> ClientConfig {

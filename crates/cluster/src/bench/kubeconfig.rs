@@ -3,6 +3,7 @@
 //! Files named in it are relative to it, as kubectl has it; data win over files. Credential plugins (`exec`,
 //! `auth-provider`) are refused instead of ignored.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -11,7 +12,7 @@ use base64::prelude::BASE64_STANDARD;
 use saphyr::{LoadableYamlNode, Yaml};
 
 /// One context of a kubeconfig file, with every file it names already read.
-#[derive(Debug, PartialEq)]
+#[derive(PartialEq)]
 pub(crate) struct Kubeconfig {
     /// `https://host:port`, perhaps with a path below which the API lives.
     pub server: String,
@@ -34,10 +35,23 @@ pub(crate) enum Trust {
 }
 
 /// How we prove who we are (PEM).
-#[derive(Debug, PartialEq)]
+#[derive(PartialEq)]
 pub(crate) struct ClientCertificate {
     pub chain: Vec<u8>,
     pub key: Vec<u8>,
+}
+
+/// Tokens and keys are not for logs.
+impl fmt::Debug for Kubeconfig {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Kubeconfig").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ClientCertificate {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("ClientCertificate").finish_non_exhaustive()
+    }
 }
 
 /// Why a kubeconfig file cannot be used.

@@ -1,5 +1,5 @@
-//! The roles and bindings that every cluster has, read from `data/access.roles`, and those of one with nodes of its own,
-//! from `data/nodes.roles`.
+//! The roles and bindings that every cluster has, read from `data/access.roles`, those of one with nodes of its own, from
+//! `data/nodes.roles`, and those of the loop that migrates, from `data/migration.roles`.
 
 use mizzen_object::{Value, value};
 
@@ -7,6 +7,7 @@ use super::Wanted;
 
 const DATA: &str = include_str!("../../data/access.roles");
 const OF_NODES: &str = include_str!("../../data/nodes.roles");
+const OF_MIGRATION: &str = include_str!("../../data/migration.roles");
 const GROUP: &str = "rbac.authorization.k8s.io";
 /// What labels begin with by which a role joins what others gather.
 const JOINS: &str = "rbac.authorization.k8s.io/aggregate-to-";
@@ -19,6 +20,11 @@ pub fn objects() -> Vec<Wanted> {
 /// Those that nodes need that run beside the server.
 pub fn objects_of_nodes() -> Vec<Wanted> {
     read(OF_NODES)
+}
+
+/// Those of the loop that stores objects again.
+pub fn objects_of_migration() -> Vec<Wanted> {
+    read(OF_MIGRATION)
 }
 
 fn read(data: &'static str) -> Vec<Wanted> {

@@ -5,15 +5,18 @@
 
 mod access;
 mod flow;
+mod migration;
 mod reconcile;
+
+pub use migration::allow_migration;
 
 use http::Method;
 use mizzen_apiserver::Server;
+use mizzen_apiserver::authenticate::Trusted;
 use mizzen_object::{Value, json, value};
 use tokio::task::JoinSet;
 
 use crate::itself::{Client, KUBE_APISERVER};
-use crate::pki::{Authority, FRONT_PROXY_CLIENT};
 
 /// The namespaces that every cluster has.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
@@ -40,19 +43,11 @@ pub(crate) struct Wanted {
     pub object: Value,
 }
 
-/// The authorities that clients are known by.
-pub struct Trust<'a> {
-    /// Of clients and servers.
-    pub clients: &'a Authority,
-    /// Of front proxies.
-    pub front_proxies: &'a Authority,
-}
-
 /// Makes what is missing, and brings what is there up to date.
-pub async fn bootstrap(server: &Server, port: u16, trust: Trust<'_>) -> Result<(), String> {
+pub async fn bootstrap(server: &Server, port: u16, trusted: &Trusted) -> Result<(), String> {
     make_all(server, KUBE_APISERVER, NAMESPACES.map(namespace).into()).await?;
     serve_range(server).await?;
-    let mut wanted = vec![service(port), authentication(&trust)];
+    let mut wanted = vec![service(port), authentication(trusted)];
     wanted.extend(PRIORITY_CLASSES.map(priority_class));
     wanted.extend(access::objects());
     let flows = make_all(server, flow::MANAGER, flow::objects());
@@ -137,16 +132,17 @@ fn service(port: u16) -> Wanted {
 }
 
 /// How aggregated API servers know our clients, and us.
-fn authentication(trust: &Trust) -> Wanted {
+fn authentication(trusted: &Trusted) -> Wanted {
     let list = |text: &str| json::to_string(&Value::List(vec![text.into()]));
+    let allowed = Value::List(trusted.allowed.iter().map(|name| Value::from(name.as_str())).collect());
     let object = value!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": { "name": "extension-apiserver-authentication", "namespace": "kube-system" },
         "data": {
-            "client-ca-file": (&*trust.clients.certificate),
-            "requestheader-allowed-names": (list(FRONT_PROXY_CLIENT)),
-            "requestheader-client-ca-file": (&*trust.front_proxies.certificate),
+            "client-ca-file": (&*trusted.clients),
+            "requestheader-allowed-names": (json::to_string(&allowed)),
+            "requestheader-client-ca-file": (&*trusted.front_proxies),
             "requestheader-extra-headers-prefix": (list("X-Remote-Extra-")),
             "requestheader-group-headers": (list("X-Remote-Group")),
             "requestheader-uid-headers": (list("X-Remote-Uid")),

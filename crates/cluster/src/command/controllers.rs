@@ -8,6 +8,7 @@ use mizzen_apiserver::issue_token;
 use mizzen_controllers::{self as controllers, SignToken};
 
 use super::lead::{self, LeadError};
+use super::signing::Signing;
 use super::up::pod_range;
 use crate::connect::connect;
 use crate::pki::{self, PkiError};
@@ -30,9 +31,11 @@ pub struct Controllers {
     /// The certificate by which the server is known, in PEM, to be published in every namespace
     #[arg(long, value_name = "FILE")]
     root_ca_file: Option<PathBuf>,
-    /// The key of the server's tokens, in PEM (P-256, PKCS #8), to sign those that are kept in secrets
+    /// The key of the server's tokens, in PEM, to sign those that are kept in secrets
     #[arg(long, value_name = "FILE")]
     service_account_private_key_file: Option<PathBuf>,
+    #[command(flatten)]
+    signing: Signing,
     /// Work without asking whether another does
     #[arg(long)]
     no_leader_elect: bool,
@@ -64,7 +67,8 @@ impl Controllers {
             let mut options = controllers::Options::new(Arc::new(move |_| shared.clone()));
             options.loops = self.controllers;
             options.pod_ranges = self.cluster_cidr;
-            options.root_ca = self.root_ca_file.as_deref().map(pki::read).transpose()?;
+            options.root_ca = self.root_ca_file.as_deref().map(pki::read_certificates).transpose()?;
+            options.authority = self.signing.authority()?;
             options.sign_token = self.service_account_private_key_file.as_deref().map(signer).transpose()?;
             lead::lead(client, lease, "the loops", async {
                 let handle = controllers::start(options);

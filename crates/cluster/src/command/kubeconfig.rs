@@ -64,15 +64,17 @@ impl Kubeconfig {
         let authority = Authority::open(&directory)?;
         let groups: Vec<&str> = self.groups.iter().map(String::as_str).collect();
         let client = authority.sign_client(&self.user, &self.uid, &groups)?;
-        let server = self.server.clone().or_else(|| known_server(&directory));
-        Ok(kubeconfig(server.as_deref().unwrap_or(SERVER), &authority, &self.user, &client))
+        let server = self.server.clone().or_else(|| known(&directory, "server: "));
+        let server_name = known(&directory, "tls-server-name: ").unwrap_or_default();
+        let server = server.as_deref().unwrap_or(SERVER);
+        Ok(kubeconfig(server, &server_name, &authority, &self.user, &client))
     }
 }
 
-/// Where the last server in a directory was, as the admin was told.
-fn known_server(directory: &Path) -> Option<String> {
+/// What the admin was told of the last server in a directory.
+fn known(directory: &Path, key: &str) -> Option<String> {
     let text = std::fs::read_to_string(directory.join("admin.kubeconfig")).ok()?;
-    text.lines().find_map(|line| line.trim().strip_prefix("server: ")).map(str::to_owned)
+    text.lines().find_map(|line| line.trim().strip_prefix(key)).map(str::to_owned)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod lead;
 mod node;
 mod scheduler;
 mod server;
+mod signing;
 mod up;
 
 pub use apiserver::Apiserver;

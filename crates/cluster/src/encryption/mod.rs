@@ -2,8 +2,8 @@
 //! `--encryption-provider-config` says.
 //!
 //! `configuration` reads the file and `validate` says what is wrong with it; `rules` are what it comes to: who seals
-//! which resource. `cipher/` has the ways of sealing, `kms/` the one that asks a plug-in for its key, `marks` tells keys
-//! apart, `reload` follows the file. What is sealed looks as it does upstream: a prefix that names the provider and the
+//! which resource. `cipher/` has the ways of sealing, `kms/` the one that asks a plug-in for its key, `marks` tells
+//! keys apart, `reload` follows the file. What is sealed looks as it does upstream: a prefix that names the provider and the
 //! key, then its bytes; the storage path is authenticated with it where the way of sealing can.
 //!
 //! Invariant: what must be sealed is refused when it cannot be; it is never written as it is.

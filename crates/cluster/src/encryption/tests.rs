@@ -209,6 +209,19 @@ fn a_name_of_a_plugin_is_used_once() {
     );
 }
 
+#[test]
+fn a_socket_is_where_the_endpoint_says() {
+    let check = |endpoint: &str, expected: &str| {
+        let kms = format!("{{kms: {{apiVersion: v2, name: a, timeout: 5s, endpoint: '{endpoint}'}}}}");
+        let configuration = Configuration::parse(file(&[("secrets", &kms)]).as_bytes()).unwrap();
+        let configuration::Provider::Kms(options) = &configuration.entries[0].providers[0] else { panic!() };
+        assert_eq!((options.socket.as_str(), options.timeout), (expected, Duration::from_secs(5)));
+    };
+    check("unix:///run/kms.sock", "/run/kms.sock");
+    check("unix:/run/kms.sock", "/run/kms.sock");
+    check("unix:///@kms", "@kms");
+}
+
 #[tokio::test]
 async fn the_narrowest_entry_counts() {
     let text = file(&[

@@ -25,10 +25,14 @@ const N_NAMES: u64 = 20;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_acknowledged_is_lost_when_it_is_killed() {
+    check_kills(Home::on_disk()).await;
+}
+
+/// Kills servers of `home` while they are written to, one after the other.
+pub async fn check_kills(home: Home) {
     let seed = seed();
     println!("MIZZEN_SEED={seed}");
     let mut random = Random(seed);
-    let home = Home::on_disk();
     let mut known = Known::default();
     for round in 0..N_ROUNDS {
         let process = home.start().await;

@@ -22,11 +22,15 @@ fn home(providers: &str) -> Home {
     home
 }
 
-/// Lets the next server go by these providers.
+/// Lets the next server go by these providers for secrets and pizzas.
 fn say(home: &Home, providers: &str) {
+    say_of(home, "secrets, pizzas.example.com", providers);
+}
+
+fn say_of(home: &Home, resources: &str, providers: &str) {
     let text = format!(
-        "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets, \
-         pizzas.example.com]\n  providers: [{providers}]\n"
+        "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: \
+         [{resources}]\n  providers: [{providers}]\n"
     );
     fs::write(home.path().join("encryption.yaml"), text).unwrap();
 }
@@ -159,6 +163,13 @@ async fn a_key_is_replaced_and_nothing_is_ever_readable() {
     process.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_acknowledged_is_lost_when_everything_is_sealed() {
+    let home = home(IDENTITY);
+    say_of(&home, "'*.*'", &aes(1).replace("aescbc", "secretbox"));
+    crate::crash::check_kills(home).await;
+}
+
 #[tokio::test]
 async fn without_its_key_the_server_does_not_start_and_says_of_what() {
     let home = home(&aes(1));
@@ -279,7 +290,7 @@ async fn without_a_plugin_nothing_is_written_that_it_must_seal() {
     client.get("/readyz").await.expect(500);
     client.get("/livez").await.expect(200);
     let refused = client.post(SECRETS, r#"{"metadata":{"name":"s"}}"#).await.expect(500).json();
-    assert_eq!(refused["message"], "got unexpected nil transformer");
+    assert_eq!(refused["message"], "Internal error occurred: got unexpected nil transformer");
     client.post("/api/v1/namespaces/default/configmaps", r#"{"metadata":{"name":"c"}}"#).await.expect(201);
     let _plugin = Plugin::start(&home.path().join("kms.sock"));
     while client.get("/readyz").await.status != 200 {

@@ -3,10 +3,14 @@
 //! `process` starts and stops it and `client` speaks to it; every other file is one side of its behaviour.
 
 mod client;
+mod frames;
 mod plugin;
 mod process;
 
+mod abuse;
 mod access;
+mod alone;
+mod authentication;
 mod converge;
 mod crash;
 mod definitions;
@@ -14,7 +18,12 @@ mod encryption;
 mod http;
 mod kubectl;
 mod layers;
+mod migration;
 mod nodes;
+mod secrets;
+mod serving;
 mod start;
 mod stop;
+mod threats;
+mod tls;
 mod whole;

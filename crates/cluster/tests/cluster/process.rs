@@ -24,17 +24,31 @@ pub struct Home {
     command: &'static str,
     /// What the server is told besides.
     arguments: Vec<&'static str>,
+    /// Whether all that the server says is written down.
+    logs: bool,
 }
 
 impl Home {
     /// For servers that forget everything.
     pub fn in_memory() -> Home {
-        Home { dir: tempfile::tempdir().unwrap(), data: false, command: "apiserver", arguments: Vec::new() }
+        Home {
+            dir: tempfile::tempdir().unwrap(),
+            data: false,
+            command: "apiserver",
+            arguments: Vec::new(),
+            logs: false,
+        }
     }
 
     /// For servers that keep everything on disk.
     pub fn on_disk() -> Home {
-        Home { dir: tempfile::tempdir().unwrap(), data: true, command: "apiserver", arguments: Vec::new() }
+        Home {
+            dir: tempfile::tempdir().unwrap(),
+            data: true,
+            command: "apiserver",
+            arguments: Vec::new(),
+            logs: false,
+        }
     }
 
     /// For servers with the loops beside them.
@@ -46,6 +60,16 @@ impl Home {
     pub fn with(mut self, argument: &'static str) -> Home {
         self.arguments.push(argument);
         self
+    }
+
+    /// The same, and servers say as much as they can, which is kept.
+    pub fn logging(self) -> Home {
+        Home { logs: true, ..self }
+    }
+
+    /// What servers have said.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.path().join("stderr")).unwrap()
     }
 
     pub fn path(&self) -> &Path {
@@ -68,6 +92,10 @@ impl Home {
             true => command.arg("--data-dir").arg(self.data_dir()),
             false => command.arg("--in-memory"),
         };
+        if self.logs {
+            let file = std::fs::File::create(self.path().join("stderr")).unwrap();
+            command.env("MIZZEN_LOG", "trace").stderr(file);
+        }
         command.args(&self.arguments).current_dir(self.path()).stdin(Stdio::null()).kill_on_drop(true);
         command
     }

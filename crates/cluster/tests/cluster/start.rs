@@ -102,3 +102,20 @@ async fn what_plugins_are_told_must_make_sense() {
         "{said}"
     );
 }
+
+#[tokio::test]
+async fn who_decides_must_make_sense() {
+    let home = Home::in_memory();
+    let file = home.path().join("authorization.yaml");
+    let text = "{apiVersion: apiserver.config.k8s.io/v1, kind: AuthorizationConfiguration, authorizers: [{type: Oracle, name: o}]}";
+    std::fs::write(&file, text).unwrap();
+    let file = file.to_str().unwrap();
+    let failed = home.fail_with(&["--port", "0", "--authorization-config", file]).await;
+    assert_eq!(failed.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&failed.stderr);
+    let expected = format!("{file}: authorizers[0].type: Unsupported value: \"Oracle\"");
+    assert!(said.contains(&expected), "{said}");
+    let failed = home.fail_with(&["--port", "0", "--authorization-mode", "ABAC"]).await;
+    let said = String::from_utf8_lossy(&failed.stderr);
+    assert!(said.contains("the mode ABAC is not supported"), "{said}");
+}

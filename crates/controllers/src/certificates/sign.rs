@@ -26,6 +26,11 @@ const SHORT: i64 = 8 * 3600;
 pub trait Sign: Send + Sync {
     /// The certificate of an order, as PEM; or why there is none.
     fn sign(&self, order: &Order) -> Result<String, String>;
+
+    /// Whether it signs for the signer of this name.
+    fn signs_for(&self, _signer: &str) -> bool {
+        true
+    }
 }
 
 /// What is to be signed.
@@ -62,9 +67,10 @@ pub fn start(context: &Context) -> Work {
 
 impl Reconcile for Signatures {
     async fn reconcile(&self, key: &Key) -> Result<After, Error> {
-        let Some(object) = self.requests.lister().by_key(key)?.filter(|object| is_due(object)) else {
-            return Ok(After::Done);
+        let ours = |object: &Arc<Object>| {
+            is_due(object) && self.authority.signs_for(object["spec"]["signerName"].str())
         };
+        let Some(object) = self.requests.lister().by_key(key)?.filter(ours) else { return Ok(After::Done) };
         let request =
             Request::of(&object).map_err(|why| Error::Other(format!("unable to parse csr {key}: {why}")))?;
         let after = match request.objection(object["spec"]["signerName"].str()) {

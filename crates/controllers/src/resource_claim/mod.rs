@@ -4,6 +4,8 @@ mod claims;
 mod names;
 mod pods;
 
+pub use names::{Claim, claim, entries};
+
 use std::sync::Arc;
 
 use mizzen_sdk::cache::{Entry, IndexFunction, by_owner};

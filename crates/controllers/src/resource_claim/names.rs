@@ -5,7 +5,7 @@ use mizzen_sdk::Object;
 
 /// The claim behind an entry of a pod's `resourceClaims`.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Claim<'a> {
+pub enum Claim<'a> {
     /// Somebody else makes it.
     Named(&'a str),
     /// It was made for the pod.
@@ -19,7 +19,7 @@ pub(super) enum Claim<'a> {
 }
 
 /// The claim behind an entry of a pod's `resourceClaims`.
-pub(super) fn claim<'a>(pod: &'a Value, entry: &'a Value) -> Claim<'a> {
+pub fn claim<'a>(pod: &'a Value, entry: &'a Value) -> Claim<'a> {
     if let Some(name) = entry["resourceClaimName"].as_str() {
         return Claim::Named(name);
     }
@@ -32,7 +32,7 @@ pub(super) fn claim<'a>(pod: &'a Value, entry: &'a Value) -> Claim<'a> {
 }
 
 /// The entries of a pod.
-pub(super) fn entries(pod: &Value) -> &[Value] {
+pub fn entries(pod: &Value) -> &[Value] {
     pod["spec"]["resourceClaims"].list()
 }
 

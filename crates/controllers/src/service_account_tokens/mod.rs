@@ -13,7 +13,9 @@ use mizzen_sdk::{Key, Object};
 
 use crate::context::SignToken;
 use crate::{After, Context, Error, Reconcile, Work};
-use plan::{fill, holds_token, is_lacking, is_of};
+use plan::{fill, is_lacking};
+
+pub use plan::{NAME, holds_token, is_of};
 
 const WORKERS: usize = 5;
 

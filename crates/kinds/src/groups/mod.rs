@@ -25,7 +25,7 @@ mod storage;
 #[cfg(test)]
 mod tests;
 
-pub use admission::{Shapes, expression, expression_warnings};
+pub use admission::{Shapes, expression, expression_kinds, expression_warnings};
 pub use apiextensions::{approval_condition, structural_condition};
 pub use certificates::{requested_groups, requested_name};
 

@@ -8,6 +8,7 @@ use mizzen_sdk::event::Note;
 
 use super::Turn;
 use super::probe::{Asked, Findings, Probes, output};
+use super::pull::Pull;
 use super::spec;
 use crate::moment::{Moment, earlier};
 use crate::runtime::{Container, End, Probe, Role, Sight, State, Wish};
@@ -32,13 +33,15 @@ pub struct Held {
     pub last: Option<End>,
     /// Why it is not started again yet.
     pub back_off: Option<String>,
+    /// Why its image is not there.
+    pub pull: Option<Pull>,
     /// Whether it can be used, as far as the runtime knows.
     usable: bool,
     wait: Option<Wait>,
     pub(super) probes: Probes,
     pub(super) body: Option<Box<dyn Container>>,
     is_told_to_stop: bool,
-    changes_at: Option<Moment>,
+    pub(super) changes_at: Option<Moment>,
 }
 
 /// How long a container that ended must wait, and since when that counts.
@@ -58,6 +61,7 @@ impl Held {
             state: None,
             last: None,
             back_off: None,
+            pull: None,
             usable: false,
             wait: None,
             probes: Probes::default(),
@@ -122,11 +126,14 @@ impl Held {
     /// Starts it if it should run and may; whether something was done.
     pub fn keep_running(&mut self, turn: &mut Turn) -> bool {
         let spec = spec::container(turn.pod, &self.name);
-        match &self.state {
-            None => {
+        if self.state.is_none() {
+            let has_image = self.has_image(spec, turn);
+            if has_image {
                 self.start(spec, turn);
-                true
             }
+            return has_image;
+        }
+        match &self.state {
             Some(State::Ended(end)) if spec::restarts(turn.pod, spec, self.role, end.code) => {
                 let finished = end.finished.unwrap_or(turn.now);
                 self.restart(spec, finished, turn)
@@ -223,6 +230,7 @@ impl Held {
     /// Gives up what is not there yet, and what was to be done.
     pub fn give_up(&mut self) {
         self.back_off = None;
+        self.pull = None;
         if self.state == Some(State::Creating) {
             self.body = None;
             self.n_starts -= 1;

@@ -7,6 +7,7 @@
 
 mod held;
 mod probe;
+mod pull;
 mod renew;
 mod restore;
 pub mod spec;

@@ -18,13 +18,17 @@ const BEGIN: Moment = Moment::from_secs(1_700_000_000);
 
 impl Play {
     fn new(script: &str, spec: &str) -> Play {
+        Play::annotated("mizzen.dev/simulate", script, spec)
+    }
+
+    fn annotated(annotation: &str, text: &str, spec: &str) -> Play {
         let spec = yaml::read(format!("{{{spec}}}").as_bytes()).unwrap().value;
-        let object = value!({
-            "metadata": { "name": "p", "namespace": "ns", "uid": "0-1", "generation": 1,
-                "annotations": { "mizzen.dev/simulate": script } },
+        let mut object = value!({
+            "metadata": { "name": "p", "namespace": "ns", "uid": "0-1", "generation": 1 },
             "spec": spec,
             "status": { "phase": "Pending" },
         });
+        object.entry("metadata").entry("annotations").set(annotation, text);
         let mut pod = Pod::new(&object, BEGIN, &Simulated);
         pod.address = "10.0.0.9".into();
         let mut play = Play { object, pod, now: BEGIN, told: Vec::new() };
@@ -471,4 +475,44 @@ fn sort(value: &mut Value) {
         Value::List(list) => list.iter_mut().for_each(sort),
         _ => {}
     }
+}
+
+#[test]
+fn an_image_that_cannot_be_had_is_tried_again_later_each_time() {
+    let web = "containers: [{name: web, image: web}]";
+    let mut play = Play::annotated("mizzen.dev/pull", r#"2x fail "no such image""#, web);
+    let mut waits = |millis: u64| {
+        play.until(millis);
+        let state = &play.object["status"]["containerStatuses"][0]["state"];
+        let waiting = &state["waiting"];
+        match state["running"].is_null() {
+            true => format!("{}: {}", waiting["reason"].str(), waiting["message"].str()),
+            false => "running".into(),
+        }
+    };
+    let back_off = "ImagePullBackOff: Back-off pulling image \"web\": ErrImagePull: no such image";
+    assert_eq!(waits(999), "ErrImagePull: no such image");
+    assert_eq!(waits(1_000), back_off);
+    assert_eq!(waits(9_999), back_off);
+    assert_eq!(waits(10_500), "ErrImagePull: no such image");
+    assert_eq!(waits(29_999), back_off);
+    assert_eq!(waits(30_100), "running");
+    let told = play.told.join("\n");
+    assert_eq!(told.matches("Failed: Failed to pull image \"web\": no such image").count(), 2, "{told}");
+    for once_more in [
+        "Pulling: Pulling image \"web\"",
+        "BackOff: Back-off pulling image \"web\"",
+        "Failed: Error: ImagePullBackOff",
+    ] {
+        assert_eq!(told.matches(once_more).count(), 2, "{told}");
+    }
+}
+
+#[test]
+fn a_pod_can_go_while_its_image_is_waited_for() {
+    let mut play = Play::annotated("mizzen.dev/pull", "fail", "containers: [{name: web, image: web}]");
+    play.until(2_000);
+    play.object.entry("metadata").set("deletionTimestamp", "2023-11-14T22:13:32Z");
+    play.until(2_100);
+    assert_eq!(play.pod.stage, Stage::Finished);
 }

@@ -48,6 +48,11 @@ pub trait ContainerRuntime: Send + Sync {
     /// Whether it can run a pod; the error is for people.
     fn accepts(&self, pod: &Value) -> Result<(), String>;
 
+    /// Gets a container's image, after so many tries that failed; or why it cannot be had.
+    fn pull(&self, _pod: &Value, _container: &Value, _n_tries: u32) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Begins to make and start a container, or finds the one that runs already.
     fn start(&self, wish: &Wish, now: Moment) -> Box<dyn Container>;
 

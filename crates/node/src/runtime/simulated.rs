@@ -7,7 +7,7 @@ use mizzen_object::{Str, Value};
 
 use super::{Container, ContainerRuntime, End, Health, Line, Probe, Sight, State, Wish};
 use crate::moment::{Moment, earlier};
-use crate::script::{Change, Exit, Run, Script};
+use crate::script::{Change, Exit, Pulls, Run, Script};
 
 /// The annotation that has the lines which every container of a pod writes; with a dot and a container's name, those
 /// of that container.
@@ -26,7 +26,15 @@ impl ContainerRuntime for Simulated {
     }
 
     fn accepts(&self, pod: &Value) -> Result<(), String> {
-        Script::of(pod).map(drop)
+        Script::of(pod)?;
+        Pulls::of(pod).map(drop)
+    }
+
+    fn pull(&self, pod: &Value, container: &Value, n_tries: u32) -> Result<(), String> {
+        // What cannot be read has failed the pod before.
+        let pulls = Pulls::of(pod).unwrap_or_default();
+        let failure = pulls.failure(container["name"].str(), container["image"].str(), n_tries);
+        failure.map_or(Ok(()), Err)
     }
 
     fn start(&self, wish: &Wish, now: Moment) -> Box<dyn Container> {

@@ -8,6 +8,7 @@
 //! `docs/simulated-nodes.md` explains it with examples.
 
 mod parse;
+mod pull;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,7 @@ use mizzen_object::{Str, Value};
 use crate::runtime::Role;
 
 pub use parse::parse;
+pub use pull::Pulls;
 
 /// The annotation that says what a pod's containers do.
 pub const SIMULATE: &str = "mizzen.dev/simulate";

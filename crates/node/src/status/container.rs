@@ -53,6 +53,10 @@ fn tell_of_the_real(status: &mut Value, held: &Held, object: &Value, spec: &Valu
 }
 
 fn state(held: &Held, object: &Value, host: &Host, waits: &str) -> Value {
+    if let Some(pull) = &held.pull {
+        let (reason, message) = pull.waiting(spec::container(object, &held.name)["image"].str());
+        return value!({ "waiting": { "reason": reason, "message": message } });
+    }
     match (&held.state, &held.back_off) {
         (_, Some(message)) => value!({ "waiting": { "reason": "CrashLoopBackOff", "message": message } }),
         (Some(State::Running { since }), _) => value!({ "running": { "startedAt": (to_value(*since)) } }),

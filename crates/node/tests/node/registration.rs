@@ -1,11 +1,18 @@
 //! Nodes come, say that they live, and go.
 
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use kube::Client;
+use mizzen_apiserver::access::{Attributes, Authorizer, Decision, Reason, Target};
+use mizzen_apiserver::{Plugins, User};
 use mizzen_object::value;
+use mizzen_registry::Future;
 use mizzen_sdk::Key;
 use mizzen_sdk::api::{DeleteOptions, Patch};
-use mizzen_sdk::resource::{LEASES, NODES};
+use mizzen_sdk::resource::{LEASES, NODES, PODS};
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, show};
 
 fn ready(node: &mizzen_sdk::Object) -> &mizzen_object::Value {
     let mut conditions = node["status"]["conditions"].list().iter();
@@ -96,4 +103,59 @@ async fn a_thousand_nodes_register_and_live() {
     assert_eq!(leases.len(), 1000);
     let late = leases.iter().filter(|lease| Cluster::second(&lease["spec"]["renewTime"]) < 15);
     assert_eq!(late.count(), 0);
+}
+
+/// Hears who wants what, and has no opinion.
+#[derive(Debug, Default)]
+struct Listener(Mutex<BTreeSet<String>>);
+
+impl Authorizer for Listener {
+    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> Future<'a, Decision> {
+        if let Target::Resource(wanted) = attributes.target {
+            let name = attributes.user.name.as_str();
+            let asked = format!("{name} {} {}/{}", attributes.verb, wanted.resource, wanted.subresource);
+            self.0.lock().unwrap().insert(asked.trim_end_matches('/').into());
+        }
+        Box::pin(std::future::ready(Decision::NoOpinion(Reason::default())))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_node_writes_in_its_own_name() {
+    let listener = Arc::new(Listener::default());
+    let mut cluster = Cluster::set_up(|options| {
+        options.plugins = Plugins::alone();
+        options.plugins.enable("NodeRestriction").unwrap();
+        options.authorizers = vec![listener.clone()];
+    })
+    .await;
+    let server = cluster.server.clone();
+    cluster.start(2, |options| {
+        let client = move |name: &str| Client::new(server.in_process(User::node(name), "kubelet"), "default");
+        options.client_of = Arc::new(client);
+    });
+    cluster.pass_millis(500).await;
+    cluster.run_pod("p", "", "containers: [{name: c, image: i}]").await;
+    cluster.pass(11).await;
+    assert_eq!(show(&cluster.pod("p").await), "Running ready=True c=running");
+    assert!(!cluster.told("p").await.is_empty());
+    cluster.delete_pod("p", None).await;
+    cluster.pass(31).await;
+    assert!(cluster.find(&PODS, &Key::new("default", "p")).await.is_none());
+    let asked = listener.0.lock().unwrap();
+    let expected = [
+        "node-0 create events",
+        "node-0 create leases",
+        "node-0 create nodes",
+        "node-0 delete pods",
+        "node-0 get leases",
+        "node-0 patch pods/status",
+        "node-0 update leases",
+        "node-1 create leases",
+        "node-1 create nodes",
+        "node-1 get leases",
+        "node-1 update leases",
+    ];
+    let expected: BTreeSet<String> = expected.iter().map(|asked| format!("system:node:{asked}")).collect();
+    assert_eq!(*asked, expected);
 }

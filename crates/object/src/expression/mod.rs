@@ -5,7 +5,7 @@
 
 mod complaint;
 
-use regex::Regex;
+pub use regex::Regex;
 
 /// Compiles an expression; none if it is not one.
 pub fn compile(text: &str) -> Option<Regex> {

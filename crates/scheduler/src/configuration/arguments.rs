@@ -43,24 +43,32 @@ impl Default for Arguments {
 }
 
 impl Arguments {
-    /// Reads all arguments of a profile. What extenders count themselves is ignored.
-    pub fn of(configs: &Value, ignored: &[Str]) -> Result<Arguments, ConfigurationError> {
+    /// Reads all arguments of a profile, which is at `path`. What extenders count themselves is ignored.
+    pub fn of(configs: &Value, path: &str, ignored: &[Str]) -> Result<Arguments, ConfigurationError> {
         let mut arguments = Arguments { ignored: ignored.to_vec(), ..Arguments::default() };
-        for config in configs.list() {
-            let args = &config["args"];
-            match config["name"].str() {
-                "NodeAffinity" => arguments.added_affinity = args["addedAffinity"].clone(),
-                "NodeResourcesFit" => arguments.read_fit(args)?,
-                "NodeResourcesBalancedAllocation" => arguments.balanced = weighted(&args["resources"]),
-                "InterPodAffinity" => arguments.read_affinity(args)?,
-                "PodTopologySpread" => arguments.read_spread(args)?,
-                "DefaultPreemption" => arguments.read_preemption(args)?,
-                "VolumeBinding" => arguments.read_volumes(args)?,
-                "DynamicResources" => {}
-                name => return Err(ConfigurationError(format!("plugin \"{name}\" takes no arguments"))),
-            }
+        for (at, config) in configs.list().iter().enumerate() {
+            arguments.read(config["name"].str(), &config["args"]).map_err(
+                |ConfigurationError(problem)| {
+                    ConfigurationError(format!("{path}.pluginConfig[{at}].args.{problem}"))
+                },
+            )?;
         }
         Ok(arguments)
+    }
+
+    fn read(&mut self, plugin: &str, args: &Value) -> Result<(), ConfigurationError> {
+        match plugin {
+            "NodeAffinity" => self.added_affinity = args["addedAffinity"].clone(),
+            "NodeResourcesFit" => self.read_fit(args)?,
+            "NodeResourcesBalancedAllocation" => self.balanced = weighted(&args["resources"]),
+            "InterPodAffinity" => self.read_affinity(args)?,
+            "PodTopologySpread" => self.read_spread(args)?,
+            "DefaultPreemption" => self.read_preemption(args)?,
+            "VolumeBinding" => self.read_volumes(args)?,
+            // Others may be there for plugins of somebody else.
+            _ => {}
+        }
+        Ok(())
     }
 
     pub fn node_affinity(&self) -> NodeAffinity {

@@ -2,6 +2,8 @@
 
 mod arguments;
 mod plugins;
+mod points;
+mod validate;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +13,7 @@ use mizzen_object::{Value, time, yaml};
 use crate::extender::ExtenderOptions;
 use crate::profile::Profile;
 use crate::queue::Delays;
+use validate::validate;
 
 /// What a file says.
 pub struct Configuration {
@@ -38,7 +41,7 @@ impl Configuration {
             return Err(ConfigurationError(complaint.to_string()));
         }
         let (version, kind) = (document.value["apiVersion"].str(), document.value["kind"].str());
-        if (version, kind) != ("kubescheduler.config.k8s.io/v1", "KubeSchedulerConfiguration") {
+        if (version, kind) != (validate::VERSION, "KubeSchedulerConfiguration") {
             return Err(ConfigurationError(format!(
                 "no kind \"{kind}\" is registered for version \"{version}\""
             )));
@@ -47,79 +50,40 @@ impl Configuration {
     }
 
     fn read(value: &Value) -> Result<Configuration, ConfigurationError> {
-        let share = percentage(&value["percentageOfNodesToScore"], "percentageOfNodesToScore")?;
+        if let Some(problems) = validate(value).in_one() {
+            return Err(ConfigurationError(problems));
+        }
         let extenders: Vec<ExtenderOptions> =
             value["extenders"].list().iter().map(extender).collect::<Result<_, _>>()?;
         let ignored: Vec<_> = extenders.iter().flat_map(|one| one.ignored_by_scheduler.clone()).collect();
-        if extenders.iter().filter(|one| !one.bind.is_empty()).count() > 1 {
-            return Err(ConfigurationError("found 2 extenders implementing bind".into()));
-        }
-        let profiles: Vec<Profile> = match value["profiles"].list() {
-            [] => vec![profile(&Value::Null, true, share, &ignored)?],
-            profiles => {
-                let alone = profiles.len() == 1;
-                profiles.iter().map(|one| profile(one, alone, share, &ignored)).collect::<Result<_, _>>()?
-            }
+        let share = share(&value["percentageOfNodesToScore"]);
+        let standard = [Value::Null];
+        let profiles = match value["profiles"].list() {
+            [] => &standard,
+            profiles => profiles,
         };
-        unique(&profiles)?;
-        let profiles = profiles.into_iter().map(Arc::new).collect();
-        Ok(Configuration { profiles, extenders, delays: delays(value)? })
+        let profile = |(at, one): (usize, &Value)| {
+            let share = self::share(&one["percentageOfNodesToScore"]).or(share);
+            plugins::profile(one, &format!("profiles[{at}]"), share, &ignored).map(Arc::new)
+        };
+        let profiles = profiles.iter().enumerate().map(profile).collect::<Result<_, _>>()?;
+        Ok(Configuration { profiles, extenders, delays: delays(value) })
     }
 }
 
-fn unique(profiles: &[Profile]) -> Result<(), ConfigurationError> {
-    for (at, profile) in profiles.iter().enumerate() {
-        if profiles[..at].iter().any(|other| other.name == profile.name) {
-            let name = &profile.name;
-            return Err(ConfigurationError(format!(
-                "profiles[{at}].schedulerName: Duplicate value: \"{name}\""
-            )));
-        }
-    }
-    Ok(())
+/// Of how many nodes in a hundred the best is chosen, if somebody says so.
+fn share(value: &Value) -> Option<usize> {
+    value.as_int().and_then(|share| usize::try_from(share).ok())
 }
 
-fn profile(
-    value: &Value,
-    alone: bool,
-    share: Option<usize>,
-    ignored: &[mizzen_object::Str],
-) -> Result<Profile, ConfigurationError> {
-    let name = match value["schedulerName"].str() {
-        "" if alone => "default-scheduler",
-        "" => return Err(ConfigurationError("profiles[].schedulerName: Required value".into())),
-        name => name,
-    };
-    let own = percentage(&value["percentageOfNodesToScore"], "profiles[].percentageOfNodesToScore")?;
-    plugins::profile(name, value, own.or(share), ignored)
-}
-
-fn percentage(value: &Value, name: &str) -> Result<Option<usize>, ConfigurationError> {
-    match value.as_int() {
-        None => Ok(None),
-        Some(share @ 0..=100) => Ok(Some(share as usize)),
-        Some(share) => {
-            Err(ConfigurationError(format!("{name}: Invalid value: {share}: not in valid range [0-100]")))
-        }
-    }
-}
-
-fn delays(value: &Value) -> Result<Delays, ConfigurationError> {
-    let seconds = |field: &str, default: Duration| match value[field].as_int() {
-        None => Ok(default),
-        Some(seconds) => u64::try_from(seconds).map(Duration::from_secs).map_err(|_| {
-            ConfigurationError(format!("{field}: Invalid value: {seconds}: must be greater than 0"))
-        }),
-    };
+fn delays(value: &Value) -> Delays {
+    let seconds = |field: &str| value[field].as_int().and_then(|seconds| u64::try_from(seconds).ok());
     let standard = Delays::default();
-    let first = seconds("podInitialBackoffSeconds", standard.first)?;
-    let most = seconds("podMaxBackoffSeconds", standard.most)?;
-    if most < first {
-        return Err(ConfigurationError(
-            "podMaxBackoffSeconds: must be greater than or equal to podInitialBackoffSeconds".into(),
-        ));
+    Delays {
+        first: seconds("podInitialBackoffSeconds").map_or(standard.first, Duration::from_secs),
+        most: seconds("podMaxBackoffSeconds").map_or(standard.most, Duration::from_secs),
+        ..standard
     }
-    Ok(Delays { first, most, ..standard })
 }
 
 fn extender(value: &Value) -> Result<ExtenderOptions, ConfigurationError> {
@@ -129,12 +93,6 @@ fn extender(value: &Value) -> Result<ExtenderOptions, ConfigurationError> {
         "" => 0,
         text => time::duration_nanos(text).map_err(|error| ConfigurationError(error.to_string()))?,
     };
-    let weight = value["weight"].int();
-    if !value["prioritizeVerb"].str().is_empty() && weight <= 0 {
-        return Err(ConfigurationError(
-            "extenders[].weight: must have a positive weight applied to it".into(),
-        ));
-    }
     let timeout = match u64::try_from(nanos) {
         Ok(0) | Err(_) => Duration::from_secs(5),
         Ok(nanos) => Duration::from_nanos(nanos),
@@ -145,7 +103,7 @@ fn extender(value: &Value) -> Result<ExtenderOptions, ConfigurationError> {
         prioritize: text("prioritizeVerb"),
         preempt: text("preemptVerb"),
         bind: text("bindVerb"),
-        weight,
+        weight: value["weight"].int(),
         timeout,
         knows_nodes: value["nodeCacheCapable"].bool(),
         managed: managed().map(|one| one["name"].str().into()).collect(),

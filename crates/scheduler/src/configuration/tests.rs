@@ -1,7 +1,7 @@
 //! Files and what they come to.
 
 use super::*;
-use crate::plugin::{Name, Names};
+use crate::plugin::Name;
 
 fn read(text: &str) -> Result<Configuration, ConfigurationError> {
     let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
@@ -23,7 +23,10 @@ fn without_a_word_there_is_one_standard_profile() {
     assert_eq!(configuration.delays, Delays::default());
     let [profile] = configuration.profiles.as_slice() else { panic!("one profile") };
     assert_eq!(profile.name, "default-scheduler");
-    assert_eq!(profile.scores.iter().map(|(_, weight)| *weight).collect::<Vec<_>>(), [3, 2, 1, 2, 2, 1, 1]);
+    assert_eq!(
+        profile.scores.iter().map(|(_, weight)| *weight).collect::<Vec<_>>(),
+        [3, 2, 1, 2, 2, 2, 1, 1]
+    );
     assert!(profile.gates && profile.preemption.is_some() && profile.filters.len() >= 13);
 }
 
@@ -38,7 +41,7 @@ fn profiles_have_their_own_plugins() {
         filters(&profiles[0]).contains(&Name::NodePorts) && !filters(&profiles[1]).contains(&Name::NodePorts)
     );
     assert_eq!(profiles[1].scores.iter().map(|(_, weight)| *weight).collect::<Vec<_>>(), [7]);
-    assert!(profiles[1].preemption.is_none() && !profiles[1].devices);
+    assert!(profiles[1].preemption.is_none() && !profiles[1].frees_devices);
 }
 
 #[test]
@@ -75,24 +78,141 @@ fn extenders_are_read() {
 }
 
 #[test]
-fn nonsense_is_refused() {
+fn nonsense_is_refused_in_upstreams_words() {
+    let refused_as = |text: &str, expected: &str| assert_eq!(refused(text), expected, "{text}");
+    refused_as(
+        "percentageOfNodesToScore: 101",
+        "percentageOfNodesToScore: Invalid value: 101: not in valid range [0-100]",
+    );
+    refused_as(
+        "parallelism: 0",
+        "parallelism: Invalid value: 0: should be an integer value greater than zero",
+    );
+    refused_as(
+        "podInitialBackoffSeconds: 0",
+        "podInitialBackoffSeconds: Invalid value: 0: must be greater than 0",
+    );
+    refused_as(
+        "podMaxBackoffSeconds: 1\npodInitialBackoffSeconds: 2",
+        "podMaxBackoffSeconds: Invalid value: 1: must be greater than or equal to PodInitialBackoffSeconds",
+    );
+    refused_as(
+        "profiles: [{schedulerName: a}, {schedulerName: a, percentageOfNodesToScore: -1}]",
+        "[profiles[1].percentageOfNodesToScore: Invalid value: -1: not in valid range [0-100], profiles[1].schedulerName: \
+         Duplicate value: {}]",
+    );
+    refused_as("profiles: [{schedulerName: a}, {}]", "profiles[1].schedulerName: Required value");
+    refused_as(
+        "profiles: [{pluginConfig: [{name: NodeAffinity}, {name: NodeAffinity}]}]",
+        "profiles[0].pluginConfig[1]: Duplicate value: \"NodeAffinity\"",
+    );
+    refused_as(
+        "profiles: [{pluginConfig: [{name: Mine}, {name: InterPodAffinity, args: {hardPodAffinityWeight: 101}}]}]",
+        "profiles[0].pluginConfig[1].args.hardPodAffinityWeight: Invalid value: 101: not in valid range [0, 100]",
+    );
+    assert!(Configuration::parse(b"kind: Nonsense").is_err());
+}
+
+#[test]
+fn plugins_are_named_where_they_can_be_asked() {
+    let refused_as = |plugins: &str, expected: &str| {
+        assert_eq!(refused(&format!("profiles: [{{plugins: {{{plugins}}}}}]")), expected, "{plugins}");
+    };
+    refused_as("filter: {enabled: [{name: Nonsense}]}", "FilterPlugin \"Nonsense\" does not exist");
+    refused_as("multiPoint: {enabled: [{name: Nonsense}]}", "PreFilterPlugin \"Nonsense\" does not exist");
+    refused_as(
+        "permit: {enabled: [{name: VolumeBinding}]}",
+        "plugin \"VolumeBinding\" does not extend PermitPlugin plugin",
+    );
+    refused_as(
+        "filter: {enabled: [{name: ImageLocality}]}",
+        "plugin \"ImageLocality\" does not extend FilterPlugin plugin",
+    );
+    refused_as(
+        "score: {enabled: [{name: ImageLocality}, {name: ImageLocality}]}",
+        "plugin \"ImageLocality\" already registered as \"ScorePlugin\"",
+    );
+    refused_as(
+        "multiPoint: {enabled: [{name: ImageLocality}, {name: ImageLocality}]}",
+        "plugin \"ImageLocality\" already registered as \"ScorePlugin\"",
+    );
+    refused_as(
+        "bind: {disabled: [{name: '*'}]}",
+        "at least one bind plugin is needed for profile with scheduler name \"default-scheduler\"",
+    );
+    refused_as(
+        "queueSort: {disabled: [{name: PrioritySort}]}",
+        "only one queue sort plugin required for profile with scheduler name \"default-scheduler\", but got 0",
+    );
+    refused_as(
+        "queueSort: {enabled: [{name: PrioritySort}, {name: Mine}]}",
+        "profiles[0].plugins.queueSort.Enabled: Invalid value: 2: only one queue sort plugin can be enabled",
+    );
+    refused_as(
+        "filter: {enabled: [{name: EBSLimits}]}",
+        "profiles[0].plugins.filter.enabled[0]: Invalid value: \"EBSLimits\": was invalid in version \
+         \"kubescheduler.config.k8s.io/v1\" (KubeSchedulerConfiguration is version \"kubescheduler.config.k8s.io/v1\")",
+    );
+    refused_as(
+        "score: {enabled: [{name: ImageLocality, weight: 9223372036854775807}]}",
+        "score plugins: total score of Score plugins could overflow",
+    );
+}
+
+#[test]
+fn all_profiles_sort_alike() {
     assert_eq!(
-        refused("percentageOfNodesToScore: 101"),
-        "percentageOfNodesToScore: Invalid value: 101: not in valid range [0-100]"
+        refused(
+            "profiles: [{schedulerName: a}, {schedulerName: b, plugins: {queueSort: {enabled: [{name: PrioritySort}]}}}]"
+        ),
+        "profiles[1].plugins.queueSort: Invalid value: {\"Enabled\":[{\"Name\":\"PrioritySort\",\"Weight\":0}],\"Disabled\":null}: \
+         must be the same for all profiles"
     );
-    assert_eq!(
-        refused("profiles: [{schedulerName: a}, {schedulerName: a}]"),
-        "profiles[1].schedulerName: Duplicate value: \"a\""
+}
+
+#[test]
+fn a_plugin_can_be_off_at_one_point_and_on_at_another() {
+    let profile = |plugins: &str| {
+        let configuration = read(&format!("profiles: [{{plugins: {{{plugins}}}}}]")).unwrap();
+        configuration.profiles[0].clone()
+    };
+    let standard = profile("filter: {disabled: [{name: Unheard}]}");
+    assert!(standard.awaits_claims && standard.frees_devices && standard.gates);
+    let off = profile("preEnqueue: {disabled: [{name: '*'}]}");
+    assert!(!off.awaits_claims && off.frees_devices && !off.gates);
+    let off = profile("postFilter: {disabled: [{name: DynamicResources}]}");
+    assert!(off.awaits_claims && !off.frees_devices && off.preemption.is_some());
+    // Who does not check nodes still looks at pods, unless that is off as well.
+    let looks = profile("filter: {disabled: [{name: NodePorts}]}");
+    assert_eq!(filters(&looks).last(), Some(&Name::NodePorts));
+    let gone = profile("filter: {disabled: [{name: NodePorts}]}, preFilter: {disabled: [{name: NodePorts}]}");
+    assert!(!filters(&gone).contains(&Name::NodePorts));
+    let first = profile("filter: {enabled: [{name: VolumeZone}]}");
+    assert_eq!(filters(&first)[0], Name::VolumeZone);
+}
+
+#[test]
+fn extenders_that_make_no_sense_are_refused() {
+    let refused_as = |extenders: &str, expected: &str| {
+        assert_eq!(refused(&format!("extenders: [{extenders}]")), expected, "{extenders}");
+    };
+    refused_as(
+        "{urlPrefix: 'http://x', prioritizeVerb: p}",
+        "extenders[0].weight: Invalid value: 0: must have a positive weight applied to it",
     );
-    assert_eq!(
-        refused("profiles: [{plugins: {filter: {enabled: [{name: Nonsense}]}}}]"),
-        "plugin \"Nonsense\" does not exist"
+    refused_as(
+        "{bindVerb: b}, {bindVerb: b}",
+        "extenders: Invalid value: \"found 2 extenders implementing bind\": only one extender can implement bind",
     );
-    assert!(
-        refused("profiles: [{plugins: {filter: {enabled: [{name: ImageLocality}]}}}]")
-            .contains("does not extend")
+    refused_as(
+        "{managedResources: [{name: a.io/x}]}, {managedResources: [{name: a.io/x}, {name: cpu}]}",
+        "[extenders[1].managedResources[0].name: Invalid value: \"a.io/x\": duplicate extender managed resource name, \
+         extenders[1].managedResources[1].name: Invalid value: \"cpu\": is an invalid extended resource name]",
     );
-    assert!(refused("extenders: [{urlPrefix: http://x, prioritizeVerb: p}]").contains("positive weight"));
+}
+
+#[test]
+fn what_is_said_of_volumes_makes_sense() {
     check_volumes(
         "bindTimeoutSeconds: -1",
         "bindTimeoutSeconds: Invalid value: -1: invalid BindTimeoutSeconds, should not be a negative value",
@@ -105,13 +225,10 @@ fn nonsense_is_refused() {
         "shape: []",
         "shape: Invalid value: []: unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring",
     );
-    assert!(Configuration::parse(b"kind: Nonsense").is_err());
-    let all: Names = filters(&Configuration::default().profiles[0]).into_iter().collect();
-    assert!(!all.is_empty());
 }
 
 #[track_caller]
 fn check_volumes(args: &str, complaint: &str) {
     let text = format!("profiles: [{{pluginConfig: [{{name: VolumeBinding, args: {{{args}}}}}]}}]");
-    assert_eq!(refused(&text), complaint);
+    assert_eq!(refused(&text), format!("profiles[0].pluginConfig[0].args.{complaint}"));
 }

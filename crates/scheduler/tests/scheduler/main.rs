@@ -2,6 +2,7 @@
 
 mod cluster;
 mod device;
+mod device_rules;
 mod extender;
 mod extender_trust;
 mod messages;

@@ -1,8 +1,8 @@
 //! Is what lies on disk sealed as it should be?
 //!
-//! A log keeps what is superseded. When a key is replaced, or what was plain is to be sealed, all files are written anew
-//! soon, so that nothing is left that the old key opens. If that fails, it is tried again when the log is long, or at the
-//! next start.
+//! A log keeps what is superseded. When a key is replaced, or what was plain is to be sealed, all files are written
+//! anew soon, so that nothing is left that the old key opens. If that fails, it is tried again when the log is long, or
+//! at the next start.
 
 use crate::seal::MaybeSealer;
 use crate::{EventKind, Saved};

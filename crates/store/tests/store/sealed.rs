@@ -1,9 +1,13 @@
 //! What a store promises whose records are sealed on disk.
 
 use std::fs;
+use std::io;
 use std::sync::Arc;
 
-use mizzen_store::{Draft, Expect, OpenError, Options, Record, Store, Write, WriteError};
+use mizzen_store::{
+    Draft, Entry, EventKind, Expect, Journal, OpenError, Options, Record, Revision, Saved, Sealer as _,
+    Store, Write, WriteError,
+};
 use tempfile::TempDir;
 
 use crate::rig::{Rig, at, draft, dump, tagged};
@@ -176,4 +180,35 @@ async fn what_is_plain_is_refused_where_all_must_be_sealed() {
     again.close().await;
     let error = open(&rig, Toy::strict(&[1])).unwrap_err();
     assert!(matches!(&error, OpenError::Sealed { key, .. } if **key == *"a"), "{error}");
+}
+
+/// A journal in which somebody has put this content under the key `b`.
+struct Moved(Vec<u8>);
+
+impl Journal for Moved {
+    fn replay(&mut self, load: &mut dyn FnMut(Saved<'_>)) -> Result<Option<Revision>, OpenError> {
+        let (space, key, kind, revision) = ("things", "b", EventKind::Put, at(2));
+        let (value, digits, terms) = (&self.0, 0..0, Vec::new());
+        load(Saved { space, key, kind, revision, value, sealed: true, digits, terms, expires: None });
+        Ok(Some(revision))
+    }
+
+    fn append(&mut self, _batch: &[Entry]) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn content_that_was_moved_or_changed_is_refused() {
+    let toy = Toy::with_keys(&[1]);
+    let check = |content: Vec<u8>, why: &str| {
+        let options = Options { sealer: Some(toy.clone()), ..Options::default() };
+        let error = Store::with_journal(Moved(content), options).unwrap_err();
+        let OpenError::Sealed { key, source, .. } = &error else { panic!("{error}") };
+        assert_eq!((&**key, source.to_string().as_str()), ("b", why));
+    };
+    let seal = |key: &str, plain: &[u8]| toy.seal("things", key, plain).unwrap().unwrap().bytes.to_vec();
+    check(seal("a", b"content"), "it belongs elsewhere");
+    check(seal("b", b"nonsense"), "what was sealed makes no sense");
+    check(seal("b", b""), "what was sealed makes no sense");
 }

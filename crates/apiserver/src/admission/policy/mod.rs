@@ -4,7 +4,7 @@
 //! `binding` says whether one applies to a request and with which parameters. Expressions are evaluated over a
 //! [`Scene`](scene::Scene): what they see, lazily computed variables included; `questions` answers what they ask about
 //! permissions. `validate` turns verdicts into refusals and warnings, `mutate` changes objects by `patch`.
-//! Conditions of webhooks are expressions too ([`Conditions`]). `status` says what is strange about a policy's types.
+//! Conditions of webhooks are expressions too ([`Conditions`]).
 //!
 //! Invariant: no evaluation costs more than its budget, and none waits for anything.
 //! Invariant: no policy is shown to a policy, so that nobody can lock an administrator out.
@@ -17,13 +17,11 @@ mod patch;
 mod questions;
 mod scene;
 mod spec;
-mod status;
 mod validate;
 
 pub(crate) use conditions::Conditions;
 pub(crate) use configuration::Policies;
 pub(crate) use mutate::Rounds;
-pub(crate) use status::follow;
 pub(crate) use validate::validate;
 
 use super::webhook::Attributes;

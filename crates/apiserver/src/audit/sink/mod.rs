@@ -16,12 +16,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use mizzen_registry::Registry;
 
+use tokio::time::timeout;
+
 use super::counters::{Counters, Place};
 use super::event::Told;
 use super::policy::Level;
 use buffer::Buffer;
 use log::Log;
 use webhook::Webhook;
+
+/// How long a request waits for a server that is told of it.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// When events are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,7 +122,7 @@ impl Sink {
     }
 
     /// Whether a request must not go on if it cannot be said here that it has come.
-    pub fn is_strict(&self) -> bool {
+    fn is_strict(&self) -> bool {
         self.0.mode == Mode::BlockingStrict
     }
 
@@ -145,7 +150,18 @@ impl Sink {
             buffer.offer(text);
             return true;
         }
-        self.0.end.tell(&[text], &self.0.counters).await || !self.is_strict()
+        self.tell(text).await || !self.is_strict()
+    }
+
+    /// Tells an event at once; whether that worked. What takes too long goes on without who waits for it.
+    async fn tell(&self, text: Bytes) -> bool {
+        let Inner { end, counters, .. } = &*self.0;
+        if let End::Log(log) = &**end {
+            return log.tell(&[text], counters);
+        }
+        let (end, counters) = (end.clone(), counters.clone());
+        let sending = tokio::spawn(async move { end.tell(&[text], &counters).await });
+        matches!(timeout(PATIENCE, sending).await, Ok(Ok(true)))
     }
 
     /// Tells an event for somebody who cannot wait.

@@ -14,8 +14,8 @@ use tokio::time::{sleep, timeout};
 use super::Delivery;
 use crate::audit::counters::{Counters, Place};
 use crate::delegate::{Kubeconfig, KubeconfigError};
-use crate::listen::MAX_BODY;
 use crate::outgoing::{Client, Target, whole};
+use crate::receive::MAX_BODY;
 
 /// Kubernetes: how long the server may take (apiserver/pkg/util/webhook/webhook.go).
 const PATIENCE: Duration = Duration::from_secs(30);

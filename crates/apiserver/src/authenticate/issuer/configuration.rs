@@ -188,13 +188,22 @@ fn check_url(url: &str, disallowed: &[Str], path: &Path, violations: &mut Violat
             violations.invalid(path, url, detail);
         }
     };
-    if rest.contains(|c: char| c.is_ascii_control() || c == ' ') {
-        return refuse(true, &format!("parse {}: invalid character in URL", json::quote(url)));
+    if let Some(problem) = unreadable(url, authority) {
+        return refuse(true, &format!("parse {}: {problem}", json::quote(url)));
     }
     refuse(!scheme.eq_ignore_ascii_case("https"), "URL scheme must be https");
     refuse(authority.contains('@'), "URL must not contain a username or password");
     refuse(!query.is_empty(), "URL must not contain a query");
     refuse(!fragment.is_empty(), "URL must not contain a fragment");
+}
+
+/// Why Go would not read a URL.
+fn unreadable(url: &str, authority: &str) -> Option<String> {
+    if url.contains(|c: char| c.is_ascii_control()) {
+        return Some("net/url: invalid control character in URL".into());
+    }
+    let odd = authority.chars().find(|c| " \\^`{|}".contains(*c))?;
+    Some(format!("invalid character {} in host name", json::quote(&odd.to_string())))
 }
 
 fn check_audiences(issuer: &Value, path: &Path, violations: &mut Violations) {

@@ -29,7 +29,7 @@ pub(super) enum Source {
         claim: Str,
         prefix: Str,
     },
-    Expression(Expression),
+    Expression(Box<Expression>),
 }
 
 /// What must hold, and what is said if it does not.

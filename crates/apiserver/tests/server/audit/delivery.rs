@@ -39,7 +39,6 @@ async fn what_is_told_is_counted() {
 #[tokio::test(start_paused = true)]
 async fn a_line_for_people_is_short() {
     let audited = Audited::with(METADATA, |log| log.format = Format::Legacy, Options::default()).await;
-    audited.text();
     let headers = [("audit-id", "1"), ("user-agent", "t"), ("impersonate-user", "jane")];
     let admin = mizzen_apiserver::User::master("admin");
     audited.rig.call_as(admin, &headers, "GET", CONFIG_MAPS, "").await.expect(403);

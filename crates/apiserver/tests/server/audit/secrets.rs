@@ -59,8 +59,8 @@ async fn the_policy_decides_and_nothing_else() {
     let audited = Audited::by(ALL).await;
     handle_secrets(&audited).await;
     let text = audited.text();
-    assert!((0..=5).all(|n| n == 2 || text.contains(&format!("hunter-{n}"))), "{text}");
-    assert!(text.contains("aHVudGVyLTI="));
+    assert!([0, 3, 4, 5].iter().all(|n| text.contains(&format!("hunter-{n}"))), "{text}");
+    assert!(text.contains("aHVudGVyLTE=") && text.contains("aHVudGVyLTI="));
     let watched = text.lines().filter(|line| line.contains("\"verb\":\"watch\""));
     assert!(!watched.into_iter().any(shows_secrets), "what a watch shows is never told");
 }

@@ -304,4 +304,21 @@ mod tests {
             "invalid audit truncate log max batch size 1, must be greater than max event size (102400)",
         );
     }
+
+    fn setup(policy: &str) -> Result<Option<Setup>, String> {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, log) = (directory.path().join("policy.yaml"), directory.path().join("audit.log"));
+        std::fs::write(&file, policy).unwrap();
+        let flag = |name: &str, path: &std::path::Path| format!("--{name}={}", path.display());
+        let flags = [flag("audit-policy-file", &file), flag("audit-log-path", &log)];
+        parse(&[&flags[0], &flags[1]]).setup().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_policy_that_makes_no_sense_is_found_at_start() {
+        let sound = "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata}]}";
+        assert!(setup(sound).unwrap().unwrap().log.is_some());
+        let problem = setup(&sound.replace("Metadata", "All")).unwrap_err();
+        assert!(problem.contains("policy.yaml: rules[0].level: Unsupported value: \"All\""), "{problem}");
+    }
 }

@@ -171,3 +171,45 @@ fn reread(
         false => Err("anonymous: Forbidden: changed from initial configuration file".into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mizzen_apiserver::seams::{SystemRandom, WallClock};
+    use mizzen_store::Store;
+
+    use super::*;
+
+    fn file(issuer: &str, more: &str) -> String {
+        format!(
+            "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n{more}\njwt: [{{issuer: {{url: '{issuer}', audiences: [b]}}, claimMappings: {{username: {{claim: c, prefix: d}}}}}}]"
+        )
+    }
+
+    #[tokio::test]
+    async fn a_file_that_makes_no_sense_changes_nothing() {
+        let store = Store::in_memory(Default::default());
+        let registry = Registry::new(store, Arc::new(WallClock), Arc::new(SystemRandom));
+        let own = ["https://own".into()];
+        let read = AuthenticationConfiguration::read(&file("https://a", ""), &own).unwrap();
+        let issuers = Arc::new(Issuers::new(&registry, read, Vec::new(), &own));
+        let mut changed = reload(issuers.clone(), own.to_vec(), None);
+        let mut check = |text: &str, expected: &str| {
+            changed(text);
+            assert_eq!(format!("{issuers:?}"), format!("[\"{expected}\"]"), "{text}");
+        };
+        check(&file("https://b", ""), "https://b");
+        check("", "https://b");
+        check("kind: Pod", "https://b");
+        check(&file("http://c", ""), "https://b");
+        check(&file("https://own", ""), "https://b");
+        check(&file("https://c", "anonymous: {enabled: false}"), "https://b");
+        check(&file("https://c", ""), "https://c");
+    }
+
+    #[test]
+    fn spans_are_written_as_go_writes_them() {
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(duration("0"), Ok(Duration::ZERO));
+        assert!(duration("-1s").is_err() && duration("2").is_err());
+    }
+}

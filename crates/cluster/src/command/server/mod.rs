@@ -8,6 +8,8 @@ mod encryption;
 mod fairness;
 mod oidc;
 mod service_accounts;
+mod serving;
+mod trust;
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -23,6 +25,8 @@ use authorization::AuthorizationArgs;
 use encryption::EncryptionArgs;
 use fairness::FairnessArgs;
 use service_accounts::ServiceAccountArgs;
+use serving::ServingArgs;
+use trust::TrustArgs;
 
 /// Where and how a server runs.
 #[derive(Args, Clone)]
@@ -52,6 +56,8 @@ pub struct ServerArgs {
     #[command(flatten)]
     pub service_accounts: ServiceAccountArgs,
     #[command(flatten)]
+    pub trust: TrustArgs,
+    #[command(flatten)]
     pub authorization: AuthorizationArgs,
     #[command(flatten)]
     pub fairness: FairnessArgs,
@@ -61,6 +67,8 @@ pub struct ServerArgs {
     pub encryption: EncryptionArgs,
     #[command(flatten)]
     pub audit: AuditArgs,
+    #[command(flatten)]
+    pub serving: ServingArgs,
 }
 
 impl ServerArgs {

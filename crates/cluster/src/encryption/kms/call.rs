@@ -178,3 +178,43 @@ fn code_name(code: usize) -> &'static str {
     ];
     NAMES.get(code).unwrap_or(&NAMES[UNKNOWN])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(body: &'static [u8], expected: &str) {
+        let shown = match unframe(&Bytes::from_static(body)) {
+            Ok(message) => format!("{message:?}"),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn an_answer_is_one_whole_message() {
+        check(b"\0\0\0\0\x02ab", "b\"ab\"");
+        check(b"\0\0\0\0\0", "b\"\"");
+        check(b"\0\0", "rpc error: code = Internal desc = the answer has no message");
+        let other = "rpc error: code = Internal desc = the answer's message has another length than it says";
+        check(b"\0\0\0\0\x03ab", other);
+        check(b"\0\0\0\0\x01ab", other);
+        check(b"\x01\0\0\0\x02ab", "rpc error: code = Internal desc = the answer is compressed");
+    }
+
+    #[test]
+    fn a_refusal_says_its_code_by_name() {
+        let refusal = |code: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("grpc-status", code.parse().unwrap());
+            headers.insert("grpc-message", "so it is".parse().unwrap());
+            verdict(&headers).map(|verdict| verdict.err().map(|error| error.to_string()).unwrap_or_default())
+        };
+        assert_eq!(refusal("0").unwrap(), "");
+        assert_eq!(refusal("14").unwrap(), "rpc error: code = Unavailable desc = so it is");
+        assert_eq!(refusal("99").unwrap(), "rpc error: code = Unknown desc = so it is");
+        assert_eq!(refusal("x").unwrap(), "rpc error: code = Unknown desc = so it is");
+        assert!(verdict(&HeaderMap::new()).is_none() && no_verdict().is_err());
+    }
+}

@@ -1,9 +1,9 @@
 //! Sealing with keys that are kept elsewhere: a plug-in seals our seed, and the seed seals what we write.
 //!
-//! `call` speaks gRPC over a socket, `service` the three calls of `v2.KeyManagementService`, `object` is what is stored.
-//! `probe` asks for the plug-in's state: every minute, and every ten seconds while something is wrong. A new key of the
-//! plug-in means a new seed. While the plug-in is away, what was opened stays open; what is written may be sealed with the
-//! last seed for three minutes, and is refused after that.
+//! `call` speaks gRPC over a socket, `service` the three calls of `v2.KeyManagementService`, `object` is what is
+//! stored. `probe` asks for the plug-in's state: every minute, and every ten seconds while something is wrong. A new
+//! key of the plug-in means a new seed. While the plug-in is away, what was opened stays open; what is written may be
+//! sealed with the last seed for three minutes, and is refused after that.
 
 mod call;
 mod object;
@@ -133,7 +133,7 @@ impl Kms {
 
     /// All that is sealed under one key of the plug-in is alike, whatever the seed.
     fn mark_of(&self, source: &Source) -> Mark {
-        self.world.marks.of(&[self.prefix.as_bytes(), &[source.kind.into()], source.key_id.as_bytes()])
+        self.world.marks.of(&[self.prefix.as_bytes(), &[source.kind], source.key_id.as_bytes()])
     }
 
     fn check_time(&self, state: &State) -> Result<(), SealError> {

@@ -165,3 +165,55 @@ pub(super) fn add_annotation(
     annotations.insert(key, value);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source() -> Source {
+        let annotations = BTreeMap::from([("a.example.com".to_string(), b"note".to_vec())]);
+        Source { kind: SEED_KIND, sealed: vec![1; 32], key_id: "key".into(), annotations }
+    }
+
+    /// What is said of an object whose source was changed.
+    #[track_caller]
+    fn check(change: impl FnOnce(&mut Source), expected: &str) {
+        let mut source = source();
+        change(&mut source);
+        let mut bytes = Vec::new();
+        Envelope { data: b"data".to_vec(), source: source.clone() }.encode(&mut bytes);
+        let (envelope, problem) = match Envelope::decode(&bytes) {
+            Ok(envelope) => (Some(envelope), String::new()),
+            Err(problem) => (None, problem),
+        };
+        assert_eq!(problem, expected);
+        if let Some(envelope) = envelope {
+            assert_eq!((envelope.data.as_slice(), &envelope.source), (&b"data"[..], &source));
+        }
+    }
+
+    #[test]
+    fn an_object_comes_back_within_its_limits() {
+        check(|_| {}, "");
+        check(|source| source.kind = KEY, "");
+        check(|source| source.kind = 7, "unknown encryptedDEKSourceType: 7");
+        let sealed = "failed to validate encrypted DEK source: encrypted DEK source is";
+        check(|source| source.sealed.clear(), &format!("{sealed} empty"));
+        let long = format!("{sealed} 1025 bytes, which exceeds the max size of 1024");
+        check(|source| source.sealed = vec![1; 1025], &long);
+        check(|source| source.key_id.clear(), "failed to validate key id: keyID is empty");
+        let large = "failed to validate annotations: total size of annotations is 32781, which exceeds the max size of \
+                     32768";
+        check(|source| drop(source.annotations.insert("a.example.com".into(), vec![0; 32768])), large);
+        let domain = "failed to validate annotations: annotations: Invalid value: \"note\": should be a domain with at \
+                      least two segments separated by dots";
+        check(|source| drop(source.annotations.insert("note".into(), vec![])), domain);
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused() {
+        assert_eq!(Envelope::decode(b"").err().unwrap(), "encrypted data is empty");
+        assert_eq!(Envelope::decode(b"\x0a\xff").err().unwrap(), "unexpected EOF");
+        assert!(Envelope::decode(b"\x08\x01").err().unwrap().contains("encryptedData"));
+    }
+}

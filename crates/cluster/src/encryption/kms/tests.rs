@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use mizzen_apiserver::seams::{SystemRandom, WallClock};
 use tempfile::TempDir;
 use tokio::runtime::Handle;
@@ -70,6 +72,19 @@ async fn what_was_sealed_is_opened_by_the_next_server_with_one_question() {
     assert_eq!(open(&next, &two).await.unwrap(), "plain");
     assert_eq!(plugin.n_calls(), [1, 1, 1]);
     assert!(open(&next, &one[..one.len() - 1]).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_upstream_wrote_opens() {
+    let case = Case::new();
+    let _plugin = case.plugin();
+    let line = include_str!("upstream.vector").lines().nth(1).unwrap();
+    let (path, value) = line.split_once(' ').unwrap();
+    assert_eq!(path.as_bytes(), PATH);
+    let value = BASE64_STANDARD.decode(value).unwrap();
+    let sealed = value.strip_prefix(b"k8s:enc:kms:v2:vault:").unwrap();
+    let object = open(&case.kms, sealed).await.unwrap();
+    assert!(object.contains(r#""name":"test""#), "{object}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,6 +159,17 @@ async fn another_key_means_another_seed() {
     assert!(new.windows(5).any(|window| window == b"key-2"));
     assert_eq!(case.kms.open(PATH, &old).unwrap(), (b"plain".to_vec(), mark), "it is stale, and opens");
     assert_eq!(case.kms.open(PATH, &new).unwrap().1, case.kms.mark());
+}
+
+#[tokio::test]
+async fn what_is_remembered_is_bounded() {
+    let case = Case::new();
+    let cipher: Arc<dyn Cipher> = Arc::new(Derived::from_seed(&[1; 32], &case.kms.world.random).unwrap());
+    for n in 0..=MAX_OPENED {
+        let (kind, sealed, annotations) = (1, n.to_be_bytes().to_vec(), Default::default());
+        case.kms.remember(Source { kind, sealed, key_id: "key".into(), annotations }, cipher.clone());
+    }
+    assert_eq!(case.kms.opened.lock().unwrap().len(), 1);
 }
 
 /// What is wrong once a plug-in that was well answers so.

@@ -3,12 +3,13 @@
 use mizzen_object::Value;
 use mizzen_sdk::api::Api;
 use mizzen_sdk::resource::{
-    CONFIG_MAPS, CONTROLLER_REVISIONS, DAEMON_SETS, DEPLOYMENTS, ENDPOINT_SLICES, JOBS, NAMESPACES, NODES,
+    CONFIG_MAPS, CONTROLLER_REVISIONS, CRON_JOBS, DAEMON_SETS, DEPLOYMENTS, ENDPOINT_SLICES,
+    HORIZONTAL_POD_AUTOSCALERS, JOBS, NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES,
     POD_DISRUPTION_BUDGETS, PODS, REPLICA_SETS, RESOURCE_QUOTAS, SERVICE_ACCOUNTS, SERVICES, STATEFUL_SETS,
 };
 use mizzen_sdk::{Object, Resource};
 
-const KINDS: [Resource; 15] = [
+const KINDS: [Resource; 19] = [
     NAMESPACES,
     NODES,
     SERVICE_ACCOUNTS,
@@ -20,7 +21,11 @@ const KINDS: [Resource; 15] = [
     STATEFUL_SETS,
     DAEMON_SETS,
     CONTROLLER_REVISIONS,
+    CRON_JOBS,
     JOBS,
+    HORIZONTAL_POD_AUTOSCALERS,
+    PERSISTENT_VOLUMES,
+    PERSISTENT_VOLUME_CLAIMS,
     PODS,
     ENDPOINT_SLICES,
     POD_DISRUPTION_BUDGETS,
@@ -46,6 +51,7 @@ fn line(kind: &Resource, object: &Object) -> String {
     let what = match &*kind.kind {
         "Pod" => pod(object),
         "EndpointSlice" => endpoints(object),
+        "PersistentVolume" | "PersistentVolumeClaim" => object["status"]["phase"].str().into(),
         "Namespace" | "Node" | "ServiceAccount" | "ConfigMap" | "Service" | "ControllerRevision" => {
             String::new()
         }

@@ -19,6 +19,8 @@ pub enum Action {
     Await { path: &'static str, n: usize },
     /// An object goes, and its dependents with it or not.
     Delete { path: &'static str, propagation: &'static str },
+    /// The pods at a path are asked to go, one after the other, each until it may.
+    Evict(&'static str),
 }
 
 const fn apply(text: &'static str, seconds: u64) -> Step {
@@ -33,7 +35,11 @@ const fn wait(path: &'static str, n: usize) -> Step {
     Step { action: Action::Await { path, n }, seconds: 0 }
 }
 
-pub static SCENARIOS: [Scenario; 7] = [
+const fn evict(path: &'static str, seconds: u64) -> Step {
+    Step { action: Action::Evict(path), seconds }
+}
+
+pub static SCENARIOS: [Scenario; 12] = [
     Scenario {
         name: "a deployment is rolled out, updated and scaled",
         steps: &[
@@ -78,5 +84,46 @@ pub static SCENARIOS: [Scenario; 7] = [
     Scenario {
         name: "a quota lets in three of five",
         steps: &[apply(include_str!("quota.yaml"), 5), apply(include_str!("many.yaml"), 20)],
+    },
+    Scenario {
+        name: "a stateful set keeps its volumes",
+        steps: &[
+            apply(include_str!("disks.yaml"), 30),
+            apply(
+                "{apiVersion: v1, kind: Pod, metadata: {name: reader, namespace: default}, spec: {containers: [{name: \
+                 reader, image: 'reader:1'}], volumes: [{name: data, persistentVolumeClaim: {claimName: data-ledger-0}}]}}",
+                15,
+            ),
+        ],
+    },
+    Scenario {
+        name: "a cron job runs every minute until it is told to rest",
+        steps: &[apply(include_str!("often.yaml"), 205), apply(include_str!("often-resting.yaml"), 10)],
+    },
+    Scenario {
+        name: "an autoscaler follows the load",
+        steps: &[apply(include_str!("load.yaml"), 20), apply(include_str!("metrics.yaml"), 60)],
+    },
+    Scenario {
+        name: "a service turns to other pods",
+        steps: &[
+            apply(include_str!("doors.yaml"), 15),
+            apply(
+                "{apiVersion: v1, kind: Service, metadata: {name: door, namespace: default}, spec: {selector: {colour: \
+                 blue}, ports: [{port: 80}]}}",
+                10,
+            ),
+        ],
+    },
+    Scenario {
+        name: "a budget lets pods go one by one",
+        steps: &[
+            apply(include_str!("guarded.yaml"), 15),
+            wait(
+                "/api/v1/namespaces/default/pods?labelSelector=app%3Dguarded&fieldSelector=status.phase%3DRunning",
+                3,
+            ),
+            evict("/api/v1/namespaces/default/pods?labelSelector=app%3Dguarded", 15),
+        ],
     },
 ];

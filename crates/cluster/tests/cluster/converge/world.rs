@@ -14,6 +14,8 @@ use mizzen_object::{Value, yaml};
 use mizzen_registry::{Registry, Store};
 use mizzen_scheduler as scheduler;
 use mizzen_sdk::api::Api;
+use mizzen_sdk::resource::PODS;
+use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Object, seam};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -138,6 +140,7 @@ impl World {
         match &step.action {
             Action::Apply(text) => self.apply(text).await,
             Action::Await { path, n } => self.wait(path, *n).await,
+            Action::Evict(path) => self.evict(path).await,
             Action::Delete { path, propagation } => {
                 let mut options = Value::object();
                 options.set("kind", "DeleteOptions");
@@ -155,12 +158,38 @@ impl World {
             if found["items"].list().len() == n {
                 return;
             }
-            match self.trouble.load(Ordering::Relaxed) {
-                true => self.suffer(1).await,
-                false => self.pass(Duration::from_secs(1)).await,
-            }
+            self.wait_a_second().await;
         }
         panic!("there are no {n} objects at {path} after ten minutes");
+    }
+
+    async fn wait_a_second(&mut self) {
+        match self.trouble.load(Ordering::Relaxed) {
+            true => self.suffer(1).await,
+            false => self.pass(Duration::from_secs(1)).await,
+        }
+    }
+
+    /// Asks pods to go, as `kubectl drain` does.
+    async fn evict(&mut self, path: &str) {
+        let pods = self.api.raw(http::Method::GET, path, None).await.unwrap();
+        for pod in pods["items"].list() {
+            let pod = Object(pod.clone());
+            let mut eviction = Value::object();
+            eviction.set("apiVersion", "policy/v1");
+            eviction.set("kind", "Eviction");
+            eviction.entry("metadata").set("name", pod.name());
+            let path = format!("{}/eviction", PODS.path_of(&pod.key()));
+            let mut n_tries = 0;
+            while let Err(error) = self.api.raw(http::Method::POST, &path, Some(&eviction)).await {
+                if is_not_found(&error) {
+                    break;
+                }
+                n_tries += 1;
+                assert!(n_tries < 600, "{path} may not go after ten minutes: {error}");
+                self.wait_a_second().await;
+            }
+        }
     }
 
     /// Applies objects, as `kubectl apply --server-side` does.
@@ -204,8 +233,9 @@ impl Way {
 fn collection(object: &Object) -> String {
     let (version, kind) = (object["apiVersion"].str(), object["kind"].str().to_lowercase());
     let root = if version.contains('/') { "/apis" } else { "/api" };
+    let plural = if kind == "podmetrics" { "pods".into() } else { format!("{kind}s") };
     match object.namespace() {
-        "" => format!("{root}/{version}/{kind}s"),
-        namespace => format!("{root}/{version}/namespaces/{namespace}/{kind}s"),
+        "" => format!("{root}/{version}/{plural}"),
+        namespace => format!("{root}/{version}/namespaces/{namespace}/{plural}"),
     }
 }

@@ -11,7 +11,7 @@ mod policy;
 mod type_check;
 mod webhook;
 
-pub use type_check::{Shapes, expression_warnings};
+pub use type_check::{Shapes, expression_kinds, expression_warnings};
 
 use mizzen_object::{Context, Value};
 

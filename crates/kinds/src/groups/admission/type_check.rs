@@ -42,6 +42,12 @@ pub fn expression_warnings(policy: &Value, shapes: &dyn Shapes) -> Vec<Value> {
     warnings
 }
 
+/// The kinds whose shapes must be known for that: of objects, and of parameters.
+pub fn expression_kinds(policy: &Value, shapes: &dyn Shapes) -> Vec<GroupVersionKind> {
+    let spec = &policy["spec"];
+    kinds(spec, shapes).into_iter().chain(spec.get("paramKind").map(kind_of)).collect()
+}
+
 /// The kinds that a policy's rules name one by one, in order.
 fn kinds(spec: &Value, shapes: &dyn Shapes) -> Vec<GroupVersionKind> {
     let mut kinds = Vec::new();

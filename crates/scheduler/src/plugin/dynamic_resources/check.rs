@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use mizzen_object::Value;
+use mizzen_object::{Str, Value};
 use mizzen_sdk::Object;
 
-use super::allocate::{Wishes, offers};
-use crate::HashSet;
+use super::allocation::allocation;
+use super::pool::pools;
+use super::search::Search;
+use super::wish::Wishes;
 use crate::cache::Node;
-use crate::devices::DeviceId;
+use crate::devices::Taken;
 use crate::model::{NodeRule, Pod};
 use crate::plugin::{Check, Name, Refusal};
 use crate::reserve::Step;
@@ -22,37 +24,52 @@ struct Inner {
     pod: Arc<Pod>,
     /// Claims that have their devices, and where those can be used.
     allocated: Vec<(Arc<Object>, Option<NodeRule>)>,
-    /// Claims that have none, and what they ask for.
-    waiting: Vec<(Arc<Object>, Wishes)>,
-    taken: HashSet<DeviceId>,
+    /// Claims that have none.
+    waiting: Vec<Arc<Object>>,
+    /// What they ask for, with their names.
+    wishes: Vec<(Str, Wishes)>,
+    taken: Taken,
 }
 
 impl Claimed {
     pub fn of(pod: &Arc<Pod>, claims: Vec<Arc<Object>>, world: &World) -> Result<Claimed, String> {
-        let (mut allocated, mut waiting) = (Vec::new(), Vec::new());
+        let (mut allocated, mut waiting, mut wishes) = (Vec::new(), Vec::new(), Vec::new());
         for claim in claims {
             let allocation = &claim["status"]["allocation"];
             if allocation.is_null() {
-                let wishes = Wishes::of(&claim, world)?;
-                waiting.push((claim, wishes));
+                let name = format!("{}/{}", claim.namespace(), claim.name());
+                wishes.push((name.into(), Wishes::of(&claim, &world.devices)?));
+                waiting.push(claim);
             } else {
                 let rule = NodeRule::new(&Value::Null, &allocation["nodeSelector"]);
                 allocated.push((claim, rule));
             }
         }
-        let taken = if waiting.is_empty() { HashSet::default() } else { world.devices.taken() };
-        Ok(Claimed(Arc::new(Inner { pod: pod.clone(), allocated, waiting, taken })))
+        let taken = if waiting.is_empty() { Taken::default() } else { world.devices.taken() };
+        Ok(Claimed(Arc::new(Inner { pod: pod.clone(), allocated, waiting, wishes, taken })))
     }
 
-    /// What the claims that have no devices get on a node; none if there are too few.
-    fn allocate(&self, node: &Node, world: &World) -> Result<Option<Vec<Value>>, String> {
+    /// Whether a choice is left between better and worse.
+    pub fn has_alternatives(&self) -> bool {
+        let has = |claim: &Arc<Object>| {
+            let requests = claim["spec"]["devices"]["requests"].list();
+            requests.iter().any(|request| !request["firstAvailable"].is_empty())
+        };
+        self.0.waiting.iter().any(has)
+    }
+
+    /// The claims that have no devices, with what each gets on a node; none if there are too few.
+    pub fn allocate(&self, node: &Node, world: &World) -> Result<Option<Vec<(&Arc<Object>, Value)>>, String> {
         if self.0.waiting.is_empty() {
             return Ok(Some(Vec::new()));
         }
-        let (offers, mut taken) = (offers(node, world), self.0.taken.clone());
-        let wishes = self.0.waiting.iter();
-        let allocations = wishes.map(|(claim, wishes)| wishes.take(claim, &offers, &mut taken, world));
-        allocations.collect()
+        let pools = pools(node, &world.devices, &self.0.taken);
+        let Some(got) = Search::run(&self.0.wishes, &pools, &self.0.taken)? else { return Ok(None) };
+        let claims = self.0.waiting.iter().zip(&self.0.wishes).zip(&got);
+        let allocated = claims.map(|((claim, (_, wishes)), got)| {
+            (claim, allocation(claim, wishes, got, node.name(), &world.devices))
+        });
+        Ok(Some(allocated.collect()))
     }
 }
 
@@ -79,8 +96,7 @@ impl Check for Claimed {
             pod: self.0.pod.clone(),
         };
         let had = self.0.allocated.iter().map(|(claim, _)| step(claim, None));
-        let new = self.0.waiting.iter().zip(allocations);
-        let new = new.map(|((claim, _), allocation)| step(claim, Some(allocation)));
+        let new = allocations.into_iter().map(|(claim, allocation)| step(claim, Some(allocation)));
         Ok(had.chain(new).collect())
     }
 

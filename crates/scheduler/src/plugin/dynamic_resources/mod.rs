@@ -1,22 +1,32 @@
 //! Are the devices that the pod claims on the node?
 //!
-//! Requests for so many devices of a class, or the first of several alternatives that can be had, by CEL selectors on drivers,
-//! attributes and capacities. Claims that say more (devices that must be alike, parts of devices, binding conditions) are
-//! refused by name until they can be allocated.
+//! `wish` is what a claim asks for: so many devices of a class, or the first of several alternatives that can be had, by CEL
+//! selectors on drivers, attributes and capacities; `constraint` is what must hold between them. `pool` is what drivers
+//! publish for a node, parts that share counters included; `capacity`, how much of a device that several share a request
+//! takes. `search` brings them together, `allocation` says what came of it, `rank` how good that is.
+//!
+//! Devices that must be made ready while the pod waits (binding conditions) are left to others.
 
-mod allocate;
+mod allocation;
+mod capacity;
 mod check;
+mod constraint;
+mod pool;
+mod rank;
+mod search;
 mod selector;
+mod wish;
 
 use std::sync::Arc;
 
-use mizzen_object::Value;
 use mizzen_sdk::Object;
 
-use super::{Filter, Name, Ready, Refusal};
+use super::{Filter, Name, Rank, Ready, Refusal, Score};
+use crate::cache::Slot;
 use crate::happening::{Happening, PodChange};
 use crate::model::Pod;
 use crate::world::World;
+use wish::alternatives;
 
 /// How many pods can share a claim.
 const MOST_CONSUMERS: usize = 256;
@@ -79,6 +89,14 @@ impl Filter for DynamicResources {
     }
 }
 
+impl Score for DynamicResources {
+    fn prepare(&self, pod: &Arc<Pod>, world: &mut World, _nodes: &[Slot]) -> Option<Box<dyn Rank>> {
+        let claims: Vec<Arc<Object>> = world.devices.claims_of(pod).ok()?.into_iter().cloned().collect();
+        let claimed = check::Claimed::of(pod, claims, world).ok()?;
+        claimed.has_alternatives().then(|| Box::new(claimed) as _)
+    }
+}
+
 /// Why a claim cannot be used by a pod.
 fn usable(pod: &Pod, claim: &Object, world: &World) -> Result<(), String> {
     let consumers = claim["status"]["reservedFor"].list();
@@ -91,11 +109,7 @@ fn usable(pod: &Pod, claim: &Object, world: &World) -> Result<(), String> {
     if world.devices.is_pending(claim) {
         return Err(format!("resource claim {name} is in the process of being allocated"));
     }
-    let devices = &claim["spec"]["devices"];
-    if !devices["constraints"].is_empty() {
-        return Err(format!("resource claim {name}: constraints between devices are not supported"));
-    }
-    for request in devices["requests"].list() {
+    for request in claim["spec"]["devices"]["requests"].list() {
         for (qualified, one) in alternatives(request) {
             let class = one["deviceClassName"].str();
             if class.is_empty() {
@@ -107,13 +121,4 @@ fn usable(pod: &Pod, claim: &Object, world: &World) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// What a request would be content with, the best first, each with its name.
-fn alternatives(request: &Value) -> Vec<(String, &Value)> {
-    let name = request["name"].str();
-    match request["firstAvailable"].list() {
-        [] => vec![(name.to_string(), &request["exactly"])],
-        several => several.iter().map(|one| (format!("{name}/{}", one["name"].str()), one)).collect(),
-    }
 }

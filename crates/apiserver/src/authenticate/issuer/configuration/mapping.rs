@@ -99,7 +99,7 @@ pub(super) fn read_mappings(said: &Value, mapping: &mut Mapping, path: &Path, vi
         ("", "") => None,
         ("", text) => {
             let compiled = compile(text, Sees::Claims, false, &place.child("expression"), violations);
-            compiled.map(Source::Expression)
+            compiled.map(|expression| Source::Expression(Box::new(expression)))
         }
         (claim, "") => Some(Source::Claim { claim: claim.into(), prefix: Str::default() }),
         _ => {
@@ -126,7 +126,8 @@ fn prefixed(said: &Value, is_required: bool, path: &Path, violations: &mut Viola
                 violations.invalid(path.child("prefix"), prefix.clone(), detail);
             }
             let compiled = compile(text, Sees::Claims, false, &path.child("expression"), violations);
-            compiled.map(Source::Expression)
+            let kept = compiled.filter(|_| prefix.is_none());
+            kept.map(|expression| Source::Expression(Box::new(expression)))
         }
         (claim, "") => {
             if prefix.is_none() {

@@ -88,6 +88,7 @@ fn an_issuer_has_an_address_of_its_own() {
         "'https://id.example.com#a'",
         &format!("{URL}\"https://id.example.com#a\": URL must not contain a fragment"),
     );
+    refused("https://a b", r#"parse "https://a b": invalid character " " in host name"#);
     refused("https://own", "URL must not overlap with disallowed issuers: [https://own]");
     let discovery = "    audiences: [mizzen]\n    discoveryURL: https://id.example.com/";
     let same = r#"jwt[0].issuer.discoveryURL: Invalid value: "https://id.example.com/": discoveryURL must be different from URL"#;

@@ -1,0 +1,67 @@
+//! What a request has besides its head: read whole, within limits, and not before it is known that it may come.
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, Method, header};
+use http_body_util::BodyExt as _;
+use mizzen_object::Status;
+
+use crate::outgoing::Outgoing;
+use crate::request::Request;
+
+/// The largest request body, as upstream's.
+pub(crate) const MAX_BODY: usize = 3 * 1024 * 1024;
+/// In how many pieces a body may come: a piece costs as much as a kilobyte does, however small it is.
+const MAX_PIECES: usize = 65_536;
+
+/// Reads the body of a request, if it is one of those that have a meaning. Who sends too slowly is out of time like
+/// any other request.
+///
+/// Invariant: a body is read only for somebody who may send it; strangers cost us their heads.
+pub(crate) async fn receive(request: &mut Request) -> Result<(), Status> {
+    let is_read = !matches!(request.method, Method::GET | Method::HEAD | Method::OPTIONS);
+    if !is_read || request.headers.contains_key(header::UPGRADE) {
+        return Ok(());
+    }
+    if let Some(arriving) = request.streams.take() {
+        check_length(&request.headers)?;
+        request.body = read(arriving.body).await?;
+    }
+    Ok(())
+}
+
+/// Refuses what is announced to be too large.
+fn check_length(headers: &HeaderMap) -> Result<(), Status> {
+    let announced =
+        headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    if announced.is_some_and(|length| length > MAX_BODY) { Err(too_large()) } else { Ok(()) }
+}
+
+/// The whole body, if it is not too large. One that comes in one piece is not copied; many small pieces cost no more
+/// than what is in them.
+async fn read(mut body: Outgoing) -> Result<Bytes, Status> {
+    let (mut whole, mut joined, mut n_pieces) = (Bytes::new(), BytesMut::new(), 0);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| broken(&*error))?;
+        let Ok(data) = frame.into_data() else { continue };
+        n_pieces += 1;
+        if n_pieces > MAX_PIECES || whole.len() + joined.len() + data.len() > MAX_BODY {
+            return Err(too_large());
+        }
+        if whole.is_empty() && joined.is_empty() {
+            whole = data;
+        } else {
+            joined.extend_from_slice(&std::mem::take(&mut whole));
+            joined.extend_from_slice(&data);
+        }
+    }
+    Ok(if joined.is_empty() { whole } else { joined.freeze() })
+}
+
+fn broken(error: &(dyn std::error::Error + Send + Sync)) -> Status {
+    Status::bad_request(format!("unable to read the request body: {error}"))
+}
+
+fn too_large() -> Status {
+    let message = format!("Request entity too large: limit is {MAX_BODY}");
+    Status { details: Some(Box::default()), ..Status::failure(413, "RequestEntityTooLarge", message) }
+}

@@ -1,0 +1,151 @@
+//! How long a client may take, and what a request may break: time is virtual, the network is real.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method};
+use mizzen_apiserver::access::{Attributes, Authorizer, Decision, Reason};
+use mizzen_apiserver::{Options, User};
+use mizzen_registry::Future;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::Instant;
+
+use crate::network::Network;
+use crate::rig::{CONFIG_MAPS, Rig};
+
+/// What a client gets that says `bytes` and then nothing, and after how many seconds the server has hung up.
+async fn hang_up(network: &Network, protocol: &str, bytes: &[u8]) -> (String, u64) {
+    let mut stream = network.dial(protocol).await;
+    let begin = Instant::now();
+    stream.write_all(bytes).await.unwrap();
+    stream.flush().await.unwrap();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    (String::from_utf8_lossy(&answer).into_owned(), begin.elapsed().as_secs())
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_shake_hands_is_hung_up_on() {
+    let rig = Rig::new().await;
+    let network = Network::start(&rig.server).await;
+    let mut stream = network.dial_plain().await;
+    let begin = Instant::now();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    assert!((10..12).contains(&begin.elapsed().as_secs()), "{:?}", begin.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_does_not_come_is_waited_for_half_a_minute() {
+    let rig = Rig::new().await;
+    let network = Network::start(&rig.server).await;
+    for half in ["", "GET /readyz HT", "GET /readyz HTTP/1.1\r\nhost: x\r\n"] {
+        let (answer, seconds) = hang_up(&network, "http/1.1", half.as_bytes()).await;
+        assert!((32..34).contains(&seconds), "{half:?}: {seconds} s, {answer}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_come_is_waited_for_as_long_as_a_request_may_take() {
+    let rig = Rig::with(Options { request_timeout: 20, ..Options::default() }).await;
+    let network = Network::start(&rig.server).await;
+    let half = format!(
+        "POST {CONFIG_MAPS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{{"
+    );
+    let (answer, seconds) = hang_up(&network, "http/1.1", half.as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 504"), "{answer}");
+    assert!((20..60).contains(&seconds), "{seconds} s");
+    assert_eq!(rig.get(CONFIG_MAPS).await.expect(200).names(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_of_no_use_is_ended() {
+    let rig = Rig::new().await;
+    let network = Network::start(&rig.server).await;
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    // A head that has no end is no request either.
+    let half_head = b"\0\0\x01\x01\0\0\0\0\x01\x82";
+    for bytes in [&b""[..], b"PRI * HT", preface, &[&preface[..], half_head].concat()] {
+        let (_, seconds) = hang_up(&network, "h2", bytes).await;
+        // Who does not answer to pings is dead even earlier.
+        assert!((40..200).contains(&seconds), "{seconds} s after {} bytes", bytes.len());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_nobody_reads_is_given_up() {
+    let rig = Rig::new().await;
+    let text = "x".repeat(1_000_000);
+    for number in 0..40 {
+        rig.make(&format!("c{number}"), &text).await;
+    }
+    let network = Network::start(&rig.server).await;
+    let mut stream = network.dial("http/1.1").await;
+    let request = format!("GET {CONFIG_MAPS} HTTP/1.1\r\nhost: x\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut start = [0; 12];
+    stream.read_exact(&mut start).await.unwrap();
+    assert_eq!(&start, b"HTTP/1.1 200");
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    let mut rest = Vec::new();
+    let read = stream.read_to_end(&mut rest).await;
+    assert!(read.is_err() || rest.len() < 40_000_000, "{} bytes came after all", rest.len());
+}
+
+/// One whose own code breaks when it is asked about somebody clumsy.
+#[derive(Debug)]
+struct Fragile;
+
+impl Authorizer for Fragile {
+    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> Future<'a, Decision> {
+        assert_ne!(attributes.user.name, "clumsy", "a bug");
+        Box::pin(async { Decision::Allow(Reason::default()) })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_causes_a_panic_is_answered_and_hurts_nobody() {
+    let authorizers: Vec<Arc<dyn Authorizer>> = vec![Arc::new(Fragile)];
+    let rig = Rig::with(Options { authorizers, ..Options::default() }).await;
+    for _ in 0..3 {
+        let (user, headers) = (User::component("clumsy"), HeaderMap::new());
+        let uri = CONFIG_MAPS.parse().unwrap();
+        let answer = rig.server.call(Some(user), Method::GET, uri, headers, Bytes::new()).await;
+        assert_eq!(answer.status(), 500);
+        let reply = rig.call_as(User::component("careful"), &[], "GET", CONFIG_MAPS, "").await.expect(200);
+        assert_eq!(reply.names(), Vec::<String>::new());
+        rig.post(CONFIG_MAPS, r#"{"metadata":{"generateName":"a"}}"#).await.expect(201);
+        rig.delete(CONFIG_MAPS, "").await.expect(200);
+    }
+    let metrics = rig.get("/metrics").await.expect(200);
+    let inflight = r#"apiserver_current_inflight_requests{request_kind="readOnly"} 1"#;
+    assert!(metrics.body.str().contains(inflight), "{}", metrics.body.str());
+}
+
+/// A request that is given up is not counted as under way, and has not written anything by half.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_given_up_leaves_nothing_behind() {
+    let rig = Rig::new().await;
+    for number in 0..200 {
+        let body = format!(r#"{{"metadata":{{"name":"c{number}"}}}}"#);
+        let call = rig.post(CONFIG_MAPS, &body);
+        // It is looked at a few times, and then no more.
+        let mut call = std::pin::pin!(call);
+        for _ in 0..number % 5 {
+            let polled = std::future::poll_fn(|context| {
+                std::task::Poll::Ready(call.as_mut().poll(context).is_ready())
+            });
+            if polled.await {
+                break;
+            }
+        }
+    }
+    for name in rig.get(CONFIG_MAPS).await.expect(200).names() {
+        let found = rig.get(&format!("{CONFIG_MAPS}/{name}")).await.expect(200);
+        assert!(!found.body.at("metadata.uid").str().is_empty());
+    }
+    let metrics = rig.get("/metrics").await.expect(200);
+    let text = metrics.body.str();
+    assert!(text.contains(r#"inflight_requests{request_kind="mutating"} 0"#), "{text}");
+}

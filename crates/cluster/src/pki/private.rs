@@ -1,0 +1,97 @@
+//! Files that are for their owner alone: written whole or not at all, and put right when somebody opened them to others.
+
+use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use super::PkiError;
+
+/// What a file may be for its group and for others: nothing.
+const SHARED: u32 = 0o077;
+
+/// Writes a file that only its owner may read, whole or not at all.
+pub fn write_private(path: &Path, text: &str) -> Result<(), PkiError> {
+    replace(path, text).map_err(|source| PkiError::File { path: path.into(), source })
+}
+
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    if let Some(directory) = directory {
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    }
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".new");
+    let temporary = PathBuf::from(temporary);
+    // One that was left behind may be another's to read.
+    match fs::remove_file(&temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&temporary, path)
+}
+
+/// Takes from everybody but the owner what they may do with one of our own files or directories, and says so.
+pub fn make_private(path: &Path) -> Result<(), PkiError> {
+    let fail = |source| PkiError::File { path: path.into(), source };
+    let mode = fs::metadata(path).map_err(fail)?.permissions().mode();
+    if mode & SHARED == 0 {
+        return Ok(());
+    }
+    tracing::warn!(path = %path.display(), "was open to other users of this machine; it no longer is");
+    fs::set_permissions(path, Permissions::from_mode(mode & 0o7700)).map_err(fail)
+}
+
+/// Says it when others may read a key that is not ours to put right.
+pub fn warn_if_shared(path: &Path) {
+    let mode = fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
+    if mode & SHARED != 0 {
+        tracing::warn!(path = %path.display(), "is a key that other users of this machine may read");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn what_is_written_is_for_its_owner_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("made").join("key");
+        write_private(&file, "one").unwrap();
+        assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700));
+        write_private(&file, "two").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "two");
+    }
+
+    #[test]
+    fn what_another_left_behind_is_not_written_to() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, elsewhere) = (directory.path().join("key"), directory.path().join("elsewhere"));
+        fs::write(&elsewhere, "").unwrap();
+        std::os::unix::fs::symlink(&elsewhere, directory.path().join("key.new")).unwrap();
+        write_private(&file, "secret").unwrap();
+        assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "");
+        assert_eq!((fs::read_to_string(&file).unwrap().as_str(), mode(&file)), ("secret", 0o600));
+    }
+
+    #[test]
+    fn what_is_open_to_others_is_put_right() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("key");
+        fs::write(&file, "secret").unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+        make_private(&file).unwrap();
+        assert_eq!(mode(&file), 0o600);
+        fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
+        make_private(directory.path()).unwrap();
+        assert_eq!(mode(directory.path()), 0o700);
+    }
+}

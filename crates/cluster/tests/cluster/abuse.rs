@@ -1,0 +1,313 @@
+//! What one client may cost the others: nothing, whatever it sends.
+//!
+//! Every attack is made with the real server over TLS. It must end in bounded time and memory, and while it goes on
+//! somebody else is served.
+
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::timeout;
+
+use crate::client::{Client, dial};
+use crate::frames::{
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, PING, RESET, SETTINGS, Wire,
+    frame, head, literal,
+};
+use crate::process::{Home, PATIENCE, Process};
+
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const MB: u64 = 1_000_000;
+/// Within which somebody else must be served while an attack goes on, on a machine with much to do.
+const SOON: Duration = Duration::from_secs(10);
+
+/// A server under attack, and what it cost before.
+struct Target {
+    process: Process,
+    bystander: Client,
+    before: u64,
+    _home: Home,
+}
+
+impl Target {
+    async fn start() -> Target {
+        let home = Home::in_memory();
+        let process = home.start().await;
+        let bystander = process.admin().await;
+        bystander.get("/readyz").await.expect(200);
+        let before = process.resident_bytes();
+        Target { process, bystander, before, _home: home }
+    }
+
+    /// Somebody else is served in bounded time, on an old connection and on a new one, and the server has not grown by
+    /// more than so many megabytes.
+    #[track_caller]
+    fn check(&self, most: u64) -> impl Future<Output = ()> {
+        let growth = self.process.resident_bytes().saturating_sub(self.before) / MB;
+        assert!(growth <= most, "{growth} MB more memory, expected at most {most}");
+        async {
+            let begin = Instant::now();
+            let served = async {
+                self.bystander.get("/api/v1/namespaces/default").await.expect(200);
+                self.process.admin().await.get("/api/v1/namespaces/default").await.expect(200);
+            };
+            timeout(SOON, served).await.expect("others are served");
+            println!("others were served in {:?}", begin.elapsed());
+        }
+    }
+
+    async fn metric(&self, line: &str) -> i64 {
+        let text = self.bystander.get("/metrics").await.expect(200).text();
+        let found = text.lines().find_map(|text| text.strip_prefix(line));
+        found.unwrap_or_else(|| panic!("no {line}")).trim().parse().unwrap()
+    }
+}
+
+#[tokio::test]
+async fn requests_that_are_reset_at_once_end_the_connection() {
+    let target = Target::start().await;
+    let mut wire = Wire::open(&target.process, &[]).await;
+    let mut sent = 0;
+    for batch in 0..1_000u32 {
+        let mut bytes = Vec::new();
+        for number in 0..100 {
+            let stream = 2 * (batch * 100 + number) + 1;
+            bytes.extend(frame(HEADERS, END_HEADERS | END_STREAM, stream, &head("GET", "/api/v1/pods")));
+            bytes.extend(frame(RESET, 0, stream, &8u32.to_be_bytes()));
+        }
+        if !wire.write(&bytes).await {
+            break;
+        }
+        sent += 100;
+    }
+    println!("{sent} requests were sent");
+    assert!(sent < 50_000, "the server took {sent} requests");
+    if let Some(reason) = wire.goodbye().await {
+        assert_eq!(reason, ENHANCE_YOUR_CALM);
+    }
+    target.check(50).await;
+}
+
+/// The requests are looked at, and given up, before they are reset: what they have begun must be given up, too.
+#[tokio::test]
+async fn requests_that_are_given_up_by_the_thousand_end_the_connection() {
+    let target = Target::start().await;
+    let mut wire = Wire::open(&target.process, &[]).await;
+    let mut sent = 0;
+    for batch in 0..200u32 {
+        let streams: Vec<u32> = (0..50).map(|number| 2 * (batch * 50 + number) + 1).collect();
+        let begun: Vec<u8> = streams
+            .iter()
+            .flat_map(|at| frame(HEADERS, END_HEADERS, *at, &head("POST", CONFIG_MAPS)))
+            .collect();
+        let reset: Vec<u8> =
+            streams.iter().flat_map(|at| frame(RESET, 0, *at, &8u32.to_be_bytes())).collect();
+        if !wire.write(&begun).await || !wire.answered_ping().await || !wire.write(&reset).await {
+            break;
+        }
+        sent += 50;
+    }
+    println!("{sent} requests were given up");
+    assert!((500..5_000).contains(&sent), "the server took {sent} requests");
+    target.check(50).await;
+    let inflight = r#"apiserver_current_inflight_requests{request_kind="mutating"}"#;
+    assert_eq!(target.metric(inflight).await, 0);
+}
+
+impl Wire {
+    /// Whether the server has read all that was sent so far.
+    async fn answered_ping(&mut self) -> bool {
+        if !self.write(&frame(PING, 0, 0, b"received")).await {
+            return false;
+        }
+        while let Some(frame) = self.next().await {
+            if frame.kind == PING && frame.payload == b"received" {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+#[tokio::test]
+async fn a_head_without_an_end_ends_the_connection() {
+    let target = Target::start().await;
+    for payload in [&[][..], &[0x82; 16_000]] {
+        let mut wire = Wire::open(&target.process, &[]).await;
+        assert!(wire.write(&frame(HEADERS, END_STREAM, 1, &head("GET", "/readyz"))).await);
+        let mut sent = 0;
+        while sent < 10_000 && wire.write(&frame(CONTINUATION, 0, 1, payload).repeat(10)).await {
+            sent += 10;
+        }
+        println!("{sent} continuations were sent");
+        assert!(sent < 10_000, "the server took {sent} continuations");
+        if let Some(reason) = wire.goodbye().await {
+            assert_ne!(reason, 0);
+        }
+    }
+    target.check(50).await;
+}
+
+/// One long field is put into the table and then named a thousand times by a byte each.
+#[tokio::test]
+async fn a_head_that_is_large_only_when_it_is_unpacked_is_refused() {
+    let target = Target::start().await;
+    let mut block = head("GET", "/readyz");
+    block.extend([&[0x40, 1, b'y'][..], &literal(0, &"x".repeat(3_900))[1..]].concat());
+    block.extend(vec![0xbe; 10_000]);
+    for _ in 0..20 {
+        let mut wire = Wire::open(&target.process, &[]).await;
+        wire.write(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &block)).await;
+        let mut is_refused = true;
+        while let Some(frame) = wire.next().await {
+            match frame.kind {
+                // 431 is written out: no table has it.
+                HEADERS => is_refused = frame.payload.windows(3).any(|bytes| bytes == b"431"),
+                RESET => {}
+                DATA => panic!("an answer"),
+                _ => continue,
+            }
+            break;
+        }
+        assert!(is_refused);
+    }
+    target.check(100).await;
+}
+
+#[tokio::test]
+async fn questions_of_the_protocol_that_come_by_the_hundred_thousand_cost_little() {
+    let target = Target::start().await;
+    for question in [frame(PING, 0, 0, b"received"), frame(SETTINGS, 0, 0, &[])] {
+        let mut wire = Wire::open(&target.process, &[]).await;
+        let batch = question.repeat(1_000);
+        let mut sent = 0;
+        // Answers are never read; sooner or later the server does not read either.
+        while sent < 300_000 && wire.write(&batch).await {
+            sent += 1_000;
+            if sent % 100_000 == 0 {
+                target.check(50).await;
+            }
+        }
+        println!("{sent} were taken");
+        target.check(50).await;
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_asks_for_much_and_reads_nothing_costs_little() {
+    let target = Target::start().await;
+    for number in 0..8 {
+        let body =
+            format!(r#"{{"metadata":{{"name":"c{number}"}},"data":{{"a":"{}"}}}}"#, "x".repeat(1_000_000));
+        target.bystander.post(CONFIG_MAPS, body).await.expect(201);
+    }
+    let before = target.process.resident_bytes();
+    // The client grants no room at all, or more than it will ever read.
+    let (none, all) = ([0, 4, 0, 0, 0, 0], [0, 4, 0x7f, 0xff, 0xff, 0xff]);
+    let mut wires = Vec::new();
+    for settings in [none, all] {
+        for path in [CONFIG_MAPS.to_string(), format!("{CONFIG_MAPS}?watch=1&resourceVersion=0")] {
+            let mut wire = Wire::open(&target.process, &settings).await;
+            wire.write(&frame(8, 0, 0, &0x7fff_0000u32.to_be_bytes())).await;
+            for number in 0..100u32 {
+                let block = head("GET", &path);
+                wire.write(&frame(HEADERS, END_HEADERS | END_STREAM, 2 * number + 1, &block)).await;
+            }
+            wires.push(wire);
+        }
+    }
+    target.bystander.get(CONFIG_MAPS).await.expect(200);
+    let growth = target.process.resident_bytes().saturating_sub(before) / MB;
+    println!("{growth} MB for 400 answers of 8 MB that nobody reads");
+    assert!(growth < 500, "{growth} MB");
+    target.check(1_000).await;
+}
+
+/// Who is not known, or may not write, is told so before anything of the body is read.
+#[tokio::test]
+async fn a_body_is_not_waited_for_when_it_would_be_refused() {
+    let target = Target::start().await;
+    let stranger = target.process.credentials.anonymous();
+    for (credentials, token, expected) in
+        [(&stranger, "", "HTTP/1.1 403"), (&stranger, "authorization: Bearer forged\r\n", "HTTP/1.1 401")]
+    {
+        let mut stream = dial(&target.process.address, credentials, &["http/1.1"]).await;
+        let head = format!(
+            "POST {CONFIG_MAPS} HTTP/1.1\r\nhost: x\r\n{token}content-length: 3000000\r\nconnection: close\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = [0; 12];
+        timeout(PATIENCE, stream.read_exact(&mut answer)).await.expect("an answer").unwrap();
+        assert_eq!(String::from_utf8_lossy(&answer), expected);
+    }
+    // The same by the hundred, with as much of the bodies as the server lets us send.
+    let mut wires = Vec::new();
+    for _ in 0..10 {
+        let mut wire = Wire::open_as(&target.process, &stranger, &[]).await;
+        for number in 0..100u32 {
+            let stream = 2 * number + 1;
+            let mut bytes = frame(HEADERS, END_HEADERS, stream, &head("POST", CONFIG_MAPS));
+            bytes.extend(frame(DATA, 0, stream, &[b' '; 16_000]).repeat(3));
+            wire.write(&bytes).await;
+        }
+        wires.push(wire);
+    }
+    target.check(100).await;
+}
+
+/// Kubernetes: Go reads none of more than ten thousand pairs.
+#[tokio::test]
+async fn a_query_of_many_pairs_is_not_read() {
+    let target = Target::start().await;
+    for (pairs, remaining) in [(1_000, true), (12_000, false)] {
+        let path = format!("/api/v1/namespaces?limit=1{}", "&a=b".repeat(pairs));
+        let list = target.bystander.get(&path).await.expect(200).json();
+        assert_eq!(list["metadata"]["remainingItemCount"].is_number(), remaining, "{pairs}");
+    }
+    // A query of a megabyte is refused by the library, or read in no time.
+    let mut stream = dial(&target.process.address, &target.process.credentials, &["http/1.1"]).await;
+    let long =
+        format!("GET /readyz?{} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", "a&".repeat(400_000));
+    stream.write_all(long.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    let _ = timeout(PATIENCE, stream.read_to_end(&mut answer)).await.expect("an answer");
+    assert!(String::from_utf8_lossy(&answer).starts_with("HTTP/1.1 414"));
+    target.check(50).await;
+}
+
+/// Chunks that say nothing, and extensions and trailers without end.
+#[tokio::test]
+async fn a_chunked_body_without_an_end_is_refused() {
+    let target = Target::start().await;
+    let head = format!("POST {CONFIG_MAPS} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n");
+    let trailers = format!("0\r\n{}", "x: y\r\n".repeat(1_000));
+    let endless = [format!("1;{}", "a".repeat(65_536)), "1\r\n \r\n".repeat(10_000), trailers];
+    for piece in endless {
+        let mut stream = dial(&target.process.address, &target.process.credentials, &["http/1.1"]).await;
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut sent = 0;
+        let pour = async {
+            while sent < 64 << 20 && stream.write_all(piece.as_bytes()).await.is_ok() {
+                sent += piece.len();
+            }
+        };
+        let _ = timeout(PATIENCE, pour).await;
+        println!("{} KB of {:?}… were taken", sent >> 10, &piece[..6]);
+        assert!(sent < 64 << 20, "the server took everything");
+    }
+    target.check(50).await;
+}
+
+/// What strangers ask for has no end of names; we count only what there is.
+#[tokio::test]
+async fn asking_for_what_is_not_there_leaves_nothing_behind() {
+    let target = Target::start().await;
+    let stranger =
+        Client::connect(&target.process.address, &target.process.credentials.anonymous(), &["h2"]).await;
+    for number in 0..200 {
+        stranger.get(&format!("/apis/g{number}.example/v1/things")).await;
+        target.bystander.get(&format!("/api/v1/namespaces/default/pods/a/none{number}")).await;
+        target.bystander.get(&format!("/api/v1/none{number}%22")).await;
+    }
+    let text = target.bystander.get("/metrics").await.expect(200).text();
+    assert!(!text.contains("g17.example") && !text.contains("none17"), "{text}");
+}

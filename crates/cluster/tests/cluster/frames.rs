@@ -1,0 +1,121 @@
+//! HTTP/2 as bytes: what no library would send, over TLS to the real server.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::client::TlsStream;
+
+use crate::client::{Credentials, dial};
+use crate::process::{PATIENCE, Process};
+
+pub const DATA: u8 = 0;
+pub const HEADERS: u8 = 1;
+pub const RESET: u8 = 3;
+pub const SETTINGS: u8 = 4;
+pub const PING: u8 = 6;
+pub const GO_AWAY: u8 = 7;
+pub const CONTINUATION: u8 = 9;
+
+pub const END_STREAM: u8 = 1;
+pub const END_HEADERS: u8 = 4;
+
+/// What a server says that has had enough.
+pub const ENHANCE_YOUR_CALM: u32 = 11;
+
+/// A frame as it goes over the wire.
+pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = u32::try_from(payload.len()).unwrap().to_be_bytes()[1..].to_vec();
+    bytes.extend([kind, flags]);
+    bytes.extend(stream.to_be_bytes());
+    bytes.extend(payload);
+    bytes
+}
+
+/// The compressed head of a request.
+pub fn head(method: &str, path: &str) -> Vec<u8> {
+    let mut bytes = vec![if method == "POST" { 0x83 } else { 0x82 }, 0x87];
+    bytes.extend(literal(0x04, path));
+    bytes.extend(literal(0x01, "x"));
+    bytes
+}
+
+/// A field whose name is in the table, perhaps to be kept in it.
+pub fn literal(name: u8, value: &str) -> Vec<u8> {
+    let mut bytes = vec![name];
+    match value.len() {
+        length @ 0..127 => bytes.push(length as u8),
+        length => {
+            bytes.push(127);
+            let mut rest = length - 127;
+            while rest >= 128 {
+                bytes.push((rest % 128) as u8 | 128);
+                rest /= 128;
+            }
+            bytes.push(rest as u8);
+        }
+    }
+    bytes.extend(value.as_bytes());
+    bytes
+}
+
+/// What came back.
+pub struct Frame {
+    pub kind: u8,
+    pub payload: Vec<u8>,
+}
+
+/// A connection on which frames are written by hand.
+pub struct Wire(TlsStream<TcpStream>);
+
+impl Wire {
+    /// A connection of the admin, introduced with these settings.
+    pub async fn open(process: &Process, settings: &[u8]) -> Wire {
+        Wire::open_as(process, &process.credentials, settings).await
+    }
+
+    pub async fn open_as(process: &Process, credentials: &Credentials, settings: &[u8]) -> Wire {
+        let mut stream = dial(&process.address, credentials, &["h2"]).await;
+        let mut hello = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        hello.extend(frame(SETTINGS, 0, 0, settings));
+        stream.write_all(&hello).await.unwrap();
+        Wire(stream)
+    }
+
+    /// Writes bytes; false once the server does not take them any more, because it hung up or because it waits for
+    /// us to read.
+    pub async fn write(&mut self, bytes: &[u8]) -> bool {
+        let written = async {
+            self.0.write_all(bytes).await?;
+            self.0.flush().await
+        };
+        matches!(timeout(Duration::from_secs(2), written).await, Ok(Ok(())))
+    }
+
+    /// The next frame; none when the server has hung up.
+    pub async fn next(&mut self) -> Option<Frame> {
+        let read = timeout(PATIENCE, self.read()).await.expect("something in time");
+        read.ok()
+    }
+
+    async fn read(&mut self) -> io::Result<Frame> {
+        let mut head = [0; 9];
+        self.0.read_exact(&mut head).await?;
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        let mut payload = vec![0; length];
+        self.0.read_exact(&mut payload).await?;
+        Ok(Frame { kind: head[3], payload })
+    }
+
+    /// Reads until the server has said why it goes, or has gone. None is without a word.
+    pub async fn goodbye(&mut self) -> Option<u32> {
+        while let Some(frame) = self.next().await {
+            if frame.kind == GO_AWAY {
+                return Some(u32::from_be_bytes(frame.payload[4..8].try_into().unwrap()));
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,101 @@
+//! When must a pod leave because of its devices?
+
+use std::sync::Arc;
+
+use mizzen_object::{Value, time};
+use mizzen_sdk::Object;
+
+use crate::taint::tolerates;
+
+/// The time, in seconds since 1970, at which whoever uses a claim must go; none if they may stay. `slices_of` knows the
+/// slices of a driver's pool.
+pub(super) fn leaves_at(claim: &Object, slices_of: impl Fn(&str, &str) -> Vec<Arc<Object>>) -> Option<i64> {
+    let results = claim["status"]["allocation"]["devices"]["results"].list().iter();
+    results
+        .filter_map(|result| {
+            let slices = slices_of(result["driver"].str(), result["pool"].str());
+            let device = device(&slices, result["device"].str())?;
+            ends(device["taints"].list(), result["tolerations"].list()).min()
+        })
+        .min()
+}
+
+/// A device as the latest generation of its pool has it.
+fn device<'a>(slices: &'a [Arc<Object>], name: &str) -> Option<&'a Value> {
+    let generation = |slice: &Object| slice["spec"]["pool"]["generation"].int();
+    let latest = slices.iter().map(|slice| generation(slice)).max()?;
+    let current = slices.iter().filter(|slice| generation(slice) == latest);
+    current.flat_map(|slice| slice["spec"]["devices"].list()).find(|device| device["name"].str() == name)
+}
+
+/// When each taint that drives pods away does so, if ever.
+fn ends(taints: &[Value], tolerations: &[Value]) -> impl Iterator<Item = i64> {
+    let evicting = taints.iter().filter(|taint| taint["effect"].str() == "NoExecute");
+    evicting.filter_map(|taint| {
+        let used = || {
+            let used = tolerations.iter().filter(|one| one["effect"].str() == "NoExecute");
+            used.filter(|one| tolerates(one, taint))
+        };
+        if used().any(|one| one["tolerationSeconds"].is_null()) {
+            return None;
+        }
+        let seconds = used().map(|one| one["tolerationSeconds"].int().max(0)).min().unwrap_or_default();
+        let since = time::to_unix(taint["timeAdded"].str()).unwrap_or_default();
+        Some(since.saturating_add(seconds))
+    })
+}
+
+/// Whether a claim is kept for a pod, and, if it was made for one, for this one.
+pub(super) fn is_for(claim: &Object, pod: &Object, is_made: bool) -> bool {
+    let consumers = claim["status"]["reservedFor"].list();
+    let is_reserved = consumers.iter().any(|consumer| consumer["uid"].str() == pod.uid());
+    is_reserved && (!is_made || claim.is_controlled_by(pod.uid()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mizzen_object::value;
+
+    fn slice(generation: i64, taints: &[&str]) -> Arc<Object> {
+        let taint = |key: &&str| {
+            let (key, effect) = key.split_once(':').unwrap_or((key, "NoExecute"));
+            value!({"key": key, "effect": effect, "timeAdded": (time::from_unix(100))})
+        };
+        let taints: Vec<Value> = taints.iter().map(taint).collect();
+        Arc::new(Object(value!({"spec": {
+            "pool": {"generation": generation}, "devices": [{"name": "other"}, {"name": "d", "taints": taints}]
+        }})))
+    }
+
+    #[track_caller]
+    fn check(slices: &[Arc<Object>], tolerations: &[(&str, Option<i64>)], expected: Option<i64>) {
+        let toleration = |(key, seconds): &(&str, Option<i64>)| value!({"key": (*key), "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": (*seconds)});
+        let tolerations: Vec<Value> = tolerations.iter().map(toleration).collect();
+        let result = value!({"driver": "a.io", "pool": "p", "device": "d", "tolerations": tolerations});
+        let claim = Object(value!({"status": {"allocation": {"devices": {"results": [(result)]}}}}));
+        assert_eq!(leaves_at(&claim, |_, _| slices.to_vec()), expected);
+    }
+
+    #[test]
+    fn a_taint_drives_away_from_when_it_was_added() {
+        check(&[slice(1, &["a"])], &[], Some(100));
+        check(&[slice(1, &["a:NoSchedule"])], &[], None);
+        check(&[slice(1, &[])], &[], None);
+        check(&[], &[], None);
+    }
+
+    #[test]
+    fn who_tolerates_it_stays_for_a_while_or_for_ever() {
+        check(&[slice(1, &["a"])], &[("a", Some(30)), ("a", Some(20))], Some(120));
+        check(&[slice(1, &["a"])], &[("a", Some(30)), ("a", None)], None);
+        check(&[slice(1, &["a", "b"])], &[("a", Some(30))], Some(100));
+        check(&[slice(1, &["a"])], &[("a", Some(-5))], Some(100));
+    }
+
+    #[test]
+    fn only_the_latest_generation_counts() {
+        check(&[slice(1, &["a"]), slice(2, &[])], &[], None);
+        check(&[slice(2, &["a"]), slice(1, &[])], &[], Some(100));
+    }
+}

@@ -1,0 +1,152 @@
+//! The shape of a kind, as the server publishes it: a page of OpenAPI per version, in which schemas refer to each other.
+//!
+//! Invariant: what refers to itself ends as an object of which nothing is known, and what grows without measure is given
+//! up.
+
+use std::sync::Arc;
+
+use mizzen_object::schema::Struct;
+use mizzen_object::structural::Structural;
+use mizzen_object::{GroupVersionKind, Map, Value, value};
+
+/// How many parts a schema may have.
+const MAX_PARTS: usize = 100_000;
+const COMPONENTS: &str = "#/components/schemas/";
+
+/// Where the schemas of a kind's version are.
+pub fn page(kind: &GroupVersionKind) -> String {
+    match &*kind.group {
+        "" => format!("/openapi/v3/api/{}", kind.version),
+        group => format!("/openapi/v3/apis/{group}/{}", kind.version),
+    }
+}
+
+/// The shape of a kind; none if the page does not have it.
+pub fn shape(page: &Value, kind: &GroupVersionKind) -> Option<Arc<Struct>> {
+    let schemas = &page["components"]["schemas"];
+    let is_meant =
+        |schema: &Value| schema["x-kubernetes-group-version-kind"].list().iter().any(|said| is(said, kind));
+    let (name, schema) = schemas.entries().find(|(_, schema)| is_meant(schema))?;
+    let mut whole = Whole { schemas, path: vec![name], n_left: MAX_PARTS };
+    let schema = whole.of(schema)?;
+    let shape = Struct::new(kind.kind.clone(), kind.api_version(), false);
+    shape.define(Vec::new(), Vec::new());
+    shape.define_rest(Arc::new(Structural::compile(&schema, false)));
+    Some(Arc::new(shape))
+}
+
+fn is(said: &Value, kind: &GroupVersionKind) -> bool {
+    said["group"].str() == kind.group
+        && said["version"].str() == kind.version
+        && said["kind"].str() == kind.kind
+}
+
+/// Puts in the place of each reference what it refers to.
+struct Whole<'a> {
+    schemas: &'a Value,
+    /// What the schema at hand is part of.
+    path: Vec<&'a str>,
+    n_left: usize,
+}
+
+impl<'a> Whole<'a> {
+    /// None if it gets too large, or refers to what is not there.
+    fn of(&mut self, schema: &'a Value) -> Option<Value> {
+        self.n_left = self.n_left.checked_sub(1)?;
+        let Some(name) = reference(schema) else { return self.inside(schema) };
+        if self.path.contains(&name) {
+            return Some(value!({ "type": "object" }));
+        }
+        self.path.push(name);
+        let referred = self.inside(self.schemas.get(name)?);
+        self.path.pop();
+        referred
+    }
+
+    fn inside(&mut self, schema: &'a Value) -> Option<Value> {
+        let mut whole = schema.clone();
+        let properties = &schema["properties"];
+        if !properties.is_null() {
+            let mut all = Map::default();
+            for (name, property) in properties.entries() {
+                all.insert(name, self.of(property)?);
+            }
+            whole.set("properties", Value::Map(all));
+        }
+        for field in ["items", "additionalProperties"] {
+            if schema[field].as_map().is_some() {
+                whole.set(field, self.of(&schema[field])?);
+            }
+        }
+        Some(whole)
+    }
+}
+
+/// What a schema refers to, perhaps from within an `allOf`, where it stands so that it can have words of its own.
+fn reference(schema: &Value) -> Option<&str> {
+    let own = schema["$ref"].as_str().map(|name| name.trim_start_matches(COMPONENTS));
+    own.or_else(|| schema["allOf"].list().iter().find_map(reference))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mizzen_object::json;
+
+    fn kind(name: &str) -> GroupVersionKind {
+        GroupVersionKind { group: "a.io".into(), version: "v1".into(), kind: name.into() }
+    }
+
+    /// The schemas of a page, of which the first is of a kind, as they are when nothing refers to anything.
+    #[track_caller]
+    fn check(schemas: &str, expected: Option<&str>) {
+        let schemas = json::parse(schemas.as_bytes()).unwrap();
+        let (name, first) = schemas.entries().next().unwrap();
+        let whole = Whole { schemas: &schemas, path: vec![name], n_left: MAX_PARTS }.of(first);
+        assert_eq!(whole.map(|schema| json::to_string(&schema)).as_deref(), expected);
+    }
+
+    #[test]
+    fn references_are_followed_wherever_they_are() {
+        check(
+            r##"{"a":{"properties":{"b":{"$ref":"#/components/schemas/b"},"c":{"allOf":[{"$ref":"#/components/schemas/b"}],"default":{}}},
+                "items":{"$ref":"#/components/schemas/b"},"additionalProperties":true},"b":{"type":"string"}}"##,
+            Some(
+                r#"{"properties":{"b":{"type":"string"},"c":{"type":"string"}},"items":{"type":"string"},"additionalProperties":true}"#,
+            ),
+        );
+    }
+
+    #[test]
+    fn what_refers_to_itself_ends() {
+        check(
+            r##"{"a":{"properties":{"b":{"$ref":"#/components/schemas/b"}}},"b":{"properties":{"a":{"$ref":"#/components/schemas/a"}}}}"##,
+            Some(r#"{"properties":{"b":{"properties":{"a":{"type":"object"}}}}}"#),
+        );
+    }
+
+    #[test]
+    fn what_leads_nowhere_or_grows_without_measure_is_given_up() {
+        check(r##"{"a":{"items":{"$ref":"#/components/schemas/b"}}}"##, None);
+        let doubled = |at: u32| {
+            let below = format!(r##"{{"$ref":"#/components/schemas/{}"}}"##, at + 1);
+            format!(r#""{at}":{{"properties":{{"l":{below},"r":{below}}}}}"#)
+        };
+        let schemas: Vec<String> = (0..40).map(doubled).collect();
+        check(&format!(r#"{{{},"40":{{"type":"string"}}}}"#, schemas.join(",")), None);
+    }
+
+    #[test]
+    fn a_page_says_which_schema_is_that_of_a_kind() {
+        let page = value!({ "components": { "schemas": {
+            "other": { "type": "object" },
+            "foo": {
+                "type": "object",
+                "x-kubernetes-group-version-kind": [{ "group": "a.io", "version": "v1", "kind": "Foo" }]
+            }
+        } } });
+        assert!(shape(&page, &kind("Foo")).is_some());
+        assert!(shape(&page, &kind("Bar")).is_none());
+        assert_eq!(super::page(&kind("Foo")), "/openapi/v3/apis/a.io/v1");
+    }
+}

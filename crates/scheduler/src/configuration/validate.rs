@@ -1,0 +1,157 @@
+//! What is wrong with a file? Everything at once, in upstream's words (apis/config/validation/validation.go).
+
+use std::collections::HashSet;
+
+use mizzen_object::validate::names;
+use mizzen_object::{Path, Value, Violations};
+
+use super::points::Point;
+use crate::model::is_extended;
+
+/// The version of files.
+pub(super) const VERSION: &str = "kubescheduler.config.k8s.io/v1";
+/// Plugins that there were once.
+const REMOVED: [&str; 4] = ["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"];
+
+/// What is wrong with a configuration besides its plugins and their arguments.
+pub(super) fn validate(value: &Value) -> Violations {
+    let mut violations = Violations::default();
+    positive(value, "parallelism", "should be an integer value greater than zero", &mut violations);
+    let path = Path::new("profiles");
+    let profiles = value["profiles"].list();
+    for (at, profile) in profiles.iter().enumerate() {
+        validate_profile(profile, profiles.len() == 1, &path.index(at), &mut violations);
+        if profiles[..at].iter().any(|other| other["schedulerName"] == profile["schedulerName"]) {
+            // Kubernetes: what is shown is the place of the other, which shows as nothing.
+            violations.duplicate(path.index(at).child("schedulerName"), Value::object());
+        }
+    }
+    validate_sorting(profiles, &path, &mut violations);
+    validate_share(
+        &value["percentageOfNodesToScore"],
+        &Path::new("percentageOfNodesToScore"),
+        &mut violations,
+    );
+    validate_delays(value, &mut violations);
+    validate_extenders(value["extenders"].list(), &Path::new("extenders"), &mut violations);
+    violations
+}
+
+fn positive(value: &Value, field: &str, detail: &str, violations: &mut Violations) {
+    if value[field].as_int().is_some_and(|number| number <= 0) {
+        violations.invalid(field, value[field].clone(), detail);
+    }
+}
+
+fn validate_share(share: &Value, path: &Path, violations: &mut Violations) {
+    if share.as_int().is_some_and(|share| !(0..=100).contains(&share)) {
+        violations.invalid(path, share.clone(), "not in valid range [0-100]");
+    }
+}
+
+fn validate_delays(value: &Value, violations: &mut Violations) {
+    positive(value, "podInitialBackoffSeconds", "must be greater than 0", violations);
+    let first = value["podInitialBackoffSeconds"].as_int().unwrap_or(1);
+    let most = value["podMaxBackoffSeconds"].as_int().unwrap_or(10);
+    if most < first {
+        let detail = "must be greater than or equal to PodInitialBackoffSeconds";
+        violations.invalid("podMaxBackoffSeconds", most, detail);
+    }
+}
+
+fn validate_profile(profile: &Value, is_alone: bool, path: &Path, violations: &mut Violations) {
+    let has_name = is_alone && profile["schedulerName"].is_null() || !profile["schedulerName"].is_empty();
+    if !has_name {
+        violations.required(path.child("schedulerName"), "");
+    }
+    let share = path.child("percentageOfNodesToScore");
+    validate_share(&profile["percentageOfNodesToScore"], &share, violations);
+    let plugins = path.child("plugins");
+    for point in Point::ALL {
+        let (field, place) = (point.field(), plugins.child(point.field()));
+        let enabled = profile["plugins"][field]["enabled"].list().iter().enumerate();
+        enabled.for_each(|(at, one)| refuse_removed(one, &place.child("enabled").index(at), violations));
+    }
+    let (place, mut seen) = (path.child("pluginConfig"), HashSet::new());
+    for (at, config) in profile["pluginConfig"].list().iter().enumerate() {
+        if !seen.insert(config["name"].str()) {
+            violations.duplicate(place.index(at), config["name"].clone());
+        }
+        refuse_removed(config, &place.index(at), violations);
+    }
+}
+
+fn refuse_removed(named: &Value, path: &Path, violations: &mut Violations) {
+    if REMOVED.contains(&named["name"].str()) {
+        let detail = format!(
+            "was invalid in version \"{VERSION}\" (KubeSchedulerConfiguration is version \"{VERSION}\")"
+        );
+        violations.invalid(path, named["name"].clone(), &detail);
+    }
+}
+
+/// There is one queue, so that all profiles must agree on its order.
+fn validate_sorting(profiles: &[Value], path: &Path, violations: &mut Violations) {
+    let sorting = |profile: &Value| profile["plugins"]["queueSort"].clone();
+    let Some((first, others)) = profiles.split_first() else { return };
+    let n_sorts = sorting(first)["enabled"].list().len();
+    if n_sorts > 1 {
+        let place = format!("{}.plugins.queueSort.Enabled", path.index(0));
+        violations.invalid(place, n_sorts as i64, "only one queue sort plugin can be enabled");
+    }
+    for (at, other) in others.iter().enumerate().filter(|(_, other)| sorting(other) != sorting(first)) {
+        let place = format!("{}.plugins.queueSort", path.index(at + 1));
+        let shown = go_plugins(&sorting(other));
+        violations.invalid_shown(place, &shown, "must be the same for all profiles");
+    }
+}
+
+/// A set of plugins as Go shows it.
+fn go_plugins(set: &Value) -> String {
+    let list = |field: &str| match set[field].list() {
+        [] => "null".to_string(),
+        list => {
+            let one = |one: &Value| {
+                format!(
+                    r#"{{"Name":{},"Weight":{}}}"#,
+                    mizzen_object::show(&one["name"]),
+                    one["weight"].int()
+                )
+            };
+            format!("[{}]", list.iter().map(one).collect::<Vec<_>>().join(","))
+        }
+    };
+    format!(r#"{{"Enabled":{},"Disabled":{}}}"#, list("enabled"), list("disabled"))
+}
+
+fn validate_extenders(extenders: &[Value], path: &Path, violations: &mut Violations) {
+    let mut managed = HashSet::new();
+    for (at, extender) in extenders.iter().enumerate() {
+        let path = path.index(at);
+        if !extender["prioritizeVerb"].is_empty() && extender["weight"].int() <= 0 {
+            let weight = extender["weight"].int();
+            violations.invalid(path.child("weight"), weight, "must have a positive weight applied to it");
+        }
+        let place = path.child("managedResources");
+        for (at, resource) in extender["managedResources"].list().iter().enumerate() {
+            let (place, name) = (place.index(at), resource["name"].str());
+            validate_resource(name, &place.child("name"), violations);
+            if !managed.insert(name) {
+                violations.invalid(place.child("name"), name, "duplicate extender managed resource name");
+            }
+        }
+    }
+    let n_binders = extenders.iter().filter(|extender| !extender["bindVerb"].is_empty()).count();
+    if n_binders > 1 {
+        let found = format!("found {n_binders} extenders implementing bind");
+        violations.invalid(path, found, "only one extender can implement bind");
+    }
+}
+
+fn validate_resource(name: &str, path: &Path, violations: &mut Violations) {
+    let problems = names::is_qualified_name(name);
+    problems.iter().for_each(|problem| violations.invalid(path, name, problem));
+    if problems.is_empty() && !is_extended(name) {
+        violations.invalid(path, name, "is an invalid extended resource name");
+    }
+}

@@ -1,0 +1,232 @@
+//! What claims of devices can say, and what drivers can say of devices.
+
+use mizzen_object::Value;
+use mizzen_sdk::resource::RESOURCE_CLAIMS;
+
+use crate::cluster::Cluster;
+use crate::device::{POD, class};
+
+/// A cluster with the nodes `n1` and `n2` and the class `gpu`.
+async fn cluster() -> Cluster {
+    let cluster = Cluster::start().await;
+    cluster.node("n1", "{}").await;
+    cluster.node("n2", "{}").await;
+    class(&cluster).await;
+    cluster
+}
+
+/// Publishes devices of a node; `pool` says more of them.
+async fn devices(cluster: &Cluster, node: &str, devices: &str) {
+    slice(cluster, node, &format!("nodeName: {node}, devices: [{devices}]"), 1).await;
+}
+
+/// Publishes one slice of the pool of a node.
+async fn slice(cluster: &Cluster, node: &str, spec: &str, n_slices: usize) {
+    let name = format!("s-{node}-{}", spec.len());
+    let pool = format!("{{name: {node}, generation: 1, resourceSliceCount: {n_slices}}}");
+    cluster
+        .create(&format!(
+            "{{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {{name: {name}}}, spec: {{driver: gpu.example.com, pool: {pool}, {spec}}}}}"
+        ))
+        .await;
+}
+
+/// Makes a claim, and a pod of the same name that uses it.
+async fn claim(cluster: &Cluster, name: &str, devices: &str) {
+    cluster
+        .create(&format!(
+            "{{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {{name: {name}, namespace: default}}, spec: {{devices: {{{devices}}}}}}}"
+        ))
+        .await;
+    cluster.pod(name, &POD.replace("resourceClaimName: c", &format!("resourceClaimName: {name}"))).await;
+}
+
+async fn allocation(cluster: &Cluster, claim: &str) -> Value {
+    cluster.get(&RESOURCE_CLAIMS, &format!("default/{claim}")).await["status"]["allocation"].clone()
+}
+
+/// The devices that a claim has, as `request=device`.
+async fn got(cluster: &Cluster, claim: &str) -> Vec<String> {
+    let allocation = allocation(cluster, claim).await;
+    let show = |result: &Value| format!("{}={}", result["request"].str(), result["device"].str());
+    allocation["devices"]["results"].list().iter().map(show).collect()
+}
+
+const ONE: &str = "exactly: {deviceClassName: gpu}";
+const NOT_HERE: &str = "0/2 nodes are available: 2 cannot allocate all claims.";
+
+#[tokio::test(start_paused = true)]
+async fn devices_that_must_be_alike_are_found_even_if_the_first_is_not() {
+    let cluster = cluster().await;
+    let device =
+        |name: &str, model: &str| format!("{{name: {name}, attributes: {{model: {{string: {model}}}}}}}");
+    devices(&cluster, "n1", &[device("d0", "a"), device("d1", "b"), device("d2", "b")].join(", ")).await;
+    let constraint = "constraints: [{requests: [r, s], matchAttribute: gpu.example.com/model}]";
+    claim(&cluster, "c", &format!("requests: [{{name: r, {ONE}}}, {{name: s, {ONE}}}], {constraint}")).await;
+    assert_eq!(cluster.place("c").await, "n1");
+    assert_eq!(got(&cluster, "c").await, ["r=d1", "s=d2"]);
+    claim(&cluster, "d", &format!("requests: [{{name: r, {ONE}}}, {{name: s, {ONE}}}], {constraint}")).await;
+    assert!(cluster.refusal("d").await.1.starts_with(NOT_HERE));
+}
+
+#[tokio::test(start_paused = true)]
+async fn devices_that_must_differ_do() {
+    let cluster = cluster().await;
+    let device = |name: &str, slot: i64| format!("{{name: {name}, attributes: {{slot: {{int: {slot}}}}}}}");
+    devices(&cluster, "n2", &[device("d0", 1), device("d1", 1), device("d2", 2)].join(", ")).await;
+    let constraint = "constraints: [{distinctAttribute: gpu.example.com/slot}]";
+    let two = "requests: [{name: r, exactly: {deviceClassName: gpu, count: 2}}]";
+    claim(&cluster, "c", &format!("{two}, {constraint}")).await;
+    assert_eq!(cluster.place("c").await, "n2");
+    assert_eq!(got(&cluster, "c").await, ["r=d0", "r=d2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_node_with_the_better_alternative_is_chosen() {
+    let cluster = cluster().await;
+    let device = |model: &str| format!("{{name: {model}, attributes: {{model: {{string: {model}}}}}}}");
+    devices(&cluster, "n1", &device("small")).await;
+    devices(&cluster, "n2", &[device("large"), device("small")].join(", ")).await;
+    let wish = |model: &str| {
+        let expression = format!("device.attributes[\"gpu.example.com\"].model == \"{model}\"");
+        format!(
+            "{{name: {model}, deviceClassName: gpu, selectors: [{{cel: {{expression: '{expression}'}}}}]}}"
+        )
+    };
+    let wishes = format!("requests: [{{name: r, firstAvailable: [{}, {}]}}]", wish("large"), wish("small"));
+    claim(&cluster, "c", &wishes).await;
+    assert_eq!(cluster.place("c").await, "n2");
+    assert_eq!(got(&cluster, "c").await, ["r/large=large"]);
+    for name in ["d", "e"] {
+        claim(&cluster, name, &wishes).await;
+        assert_ne!(cluster.place(name).await, "");
+        assert_eq!(got(&cluster, name).await, ["r/small=small"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn parts_of_a_device_share_its_counters() {
+    let cluster = cluster().await;
+    slice(
+        &cluster,
+        "n1",
+        "nodeName: n1, sharedCounters: [{name: card, counters: {memory: {value: 10Gi}}}]",
+        2,
+    )
+    .await;
+    let part = |name: &str, size: &str| {
+        let counters = format!("{{memory: {{value: {size}}}}}");
+        format!("{{name: {name}, consumesCounters: [{{counterSet: card, counters: {counters}}}]}}")
+    };
+    let parts = [part("whole", "10Gi"), part("a", "5Gi"), part("b", "5Gi"), part("c", "5Gi")].join(", ");
+    slice(&cluster, "n1", &format!("nodeName: n1, devices: [{parts}]"), 2).await;
+    let two = "requests: [{name: r, exactly: {deviceClassName: gpu, count: 2}}]";
+    claim(&cluster, "c", two).await;
+    assert_eq!(cluster.place("c").await, "n1");
+    assert_eq!(got(&cluster, "c").await, ["r=a", "r=b"]);
+    claim(&cluster, "d", &format!("requests: [{{name: r, {ONE}}}]")).await;
+    assert!(cluster.refusal("d").await.1.starts_with(NOT_HERE));
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_claims_share_a_device_until_it_is_used_up() {
+    let cluster = cluster().await;
+    let policy = "{default: 1Gi, validRange: {min: 1Gi, step: 1Gi}}";
+    let capacity = format!("{{memory: {{value: 4Gi, requestPolicy: {policy}}}}}");
+    devices(&cluster, "n1", &format!("{{name: d0, allowMultipleAllocations: true, capacity: {capacity}}}"))
+        .await;
+    let wish = |size: &str| {
+        format!(
+            "requests: [{{name: r, exactly: {{deviceClassName: gpu, capacity: {{requests: {{memory: {size}}}}}}}}}]"
+        )
+    };
+    claim(&cluster, "c", &wish("1536Mi")).await;
+    assert_eq!(cluster.place("c").await, "n1");
+    let first = allocation(&cluster, "c").await["devices"]["results"][0].clone();
+    assert_eq!(first["consumedCapacity"]["memory"].str(), "2Gi");
+    claim(&cluster, "d", &wish("3Gi")).await;
+    assert!(cluster.refusal("d").await.1.starts_with(NOT_HERE));
+    claim(&cluster, "e", &format!("requests: [{{name: r, {ONE}}}]")).await;
+    assert_eq!(cluster.place("e").await, "n1");
+    let second = allocation(&cluster, "e").await["devices"]["results"][0].clone();
+    assert_eq!(second["consumedCapacity"]["memory"].str(), "1Gi");
+    assert_ne!(first["shareID"], second["shareID"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tainted_device_is_for_those_who_tolerate_it() {
+    let cluster = cluster().await;
+    devices(&cluster, "n1", "{name: d0, taints: [{key: broken, effect: NoSchedule}]}").await;
+    claim(&cluster, "c", &format!("requests: [{{name: r, {ONE}}}]")).await;
+    assert!(cluster.refusal("c").await.1.starts_with(NOT_HERE));
+    let tolerant = "exactly: {deviceClassName: gpu, tolerations: [{key: broken, operator: Exists}]}";
+    claim(&cluster, "d", &format!("requests: [{{name: r, {tolerant}}}]")).await;
+    assert_eq!(cluster.place("d").await, "n1");
+    let result = allocation(&cluster, "d").await["devices"]["results"][0].clone();
+    assert_eq!(result["tolerations"][0]["key"].str(), "broken");
+}
+
+#[tokio::test(start_paused = true)]
+async fn administrators_look_at_devices_that_others_have() {
+    let cluster = cluster().await;
+    let label = "resource.kubernetes.io/admin-access: 'true'";
+    let default: mizzen_sdk::Key = "default".parse().unwrap();
+    let change =
+        mizzen_object::yaml::read(format!("{{metadata: {{labels: {{{label}}}}}}}").as_bytes()).unwrap();
+    let how = mizzen_sdk::api::Patch::Merge;
+    cluster.api.patch(&mizzen_sdk::resource::NAMESPACES, &default, "", how, &change.value).await.unwrap();
+    devices(&cluster, "n1", "{name: d0}").await;
+    claim(&cluster, "c", &format!("requests: [{{name: r, {ONE}}}]")).await;
+    assert_eq!(cluster.place("c").await, "n1");
+    let all = "exactly: {deviceClassName: gpu, allocationMode: All, adminAccess: true}";
+    claim(&cluster, "d", &format!("requests: [{{name: r, {all}}}]")).await;
+    assert_eq!(cluster.place("d").await, "n1");
+    assert!(allocation(&cluster, "d").await["devices"]["results"][0]["adminAccess"].bool());
+    // Nobody else is kept from it by that.
+    let others = "exactly: {deviceClassName: gpu, allocationMode: All}";
+    claim(&cluster, "e", &format!("requests: [{{name: r, {others}}}]")).await;
+    assert!(cluster.refusal("e").await.1.starts_with(NOT_HERE));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_taken_of_a_pool_that_is_not_complete() {
+    let cluster = cluster().await;
+    slice(&cluster, "n1", "nodeName: n1, devices: [{name: d0}]", 2).await;
+    claim(&cluster, "c", &format!("requests: [{{name: r, {ONE}}}]")).await;
+    assert!(cluster.refusal("c").await.1.starts_with(NOT_HERE));
+    let all = "exactly: {deviceClassName: gpu, allocationMode: All}";
+    claim(&cluster, "d", &format!("requests: [{{name: r, {all}}}]")).await;
+    let why = "claim default/d, request r: asks for all devices, but resource pool gpu.example.com/n1 is currently being updated";
+    let said = cluster.refusal("d").await.1;
+    assert!(said.contains(why), "{said}");
+    slice(&cluster, "n1", "nodeName: n1, devices: [{name: other}]", 2).await;
+    assert_eq!(cluster.place("c").await, "n1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_classes_and_claims_say_to_drivers_is_passed_on() {
+    let cluster = cluster().await;
+    devices(&cluster, "n1", "{name: d0}, {name: d1}").await;
+    let opaque = |text: &str| format!("{{opaque: {{driver: gpu.example.com, parameters: {{say: {text}}}}}}}");
+    cluster
+        .create(&format!("{{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {{name: loud}}, spec: {{config: [{}]}}}}", opaque("class")))
+        .await;
+    let request = |name: &str| format!("{{name: {name}, exactly: {{deviceClassName: loud}}}}");
+    let own = opaque("claim").replace("{opaque", "{requests: [s], opaque");
+    claim(&cluster, "c", &format!("requests: [{}, {}], config: [{own}]", request("r"), request("s"))).await;
+    assert_eq!(cluster.place("c").await, "n1");
+    let allocation = allocation(&cluster, "c").await;
+    let show = |config: &Value| {
+        let requests: Vec<&str> = config["requests"].list().iter().map(Value::str).collect();
+        format!(
+            "{} {} {}",
+            config["source"].str(),
+            requests.join(","),
+            config["opaque"]["parameters"]["say"].str()
+        )
+    };
+    let config: Vec<String> = allocation["devices"]["config"].list().iter().map(show).collect();
+    assert_eq!(config, ["FromClass r,s class", "FromClaim s claim"]);
+    let node = &allocation["nodeSelector"]["nodeSelectorTerms"][0]["matchFields"][0]["values"][0];
+    assert_eq!(node.str(), "n1");
+}
