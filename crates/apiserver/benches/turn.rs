@@ -15,8 +15,8 @@ use mizzen_object::{Value, json, yaml};
 use mizzen_registry::{Future, Registry, Store};
 
 const FLOW: &str = include_str!("../../cluster/data/flow.yaml");
-const ROUNDS: usize = 300;
-const REQUESTS: u32 = 500;
+const ROUNDS: usize = 3_000;
+const REQUESTS: u32 = 20;
 
 /// Allows everything at once.
 #[derive(Debug)]

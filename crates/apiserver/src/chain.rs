@@ -73,7 +73,7 @@ async fn go(
         return answer;
     }
     let refused = match refused {
-        None => access::impersonate::impersonate(server, &mut request).await.err(),
+        None => act_as(server, &mut request).await.err(),
         refused => refused,
     };
     let observed = Observed::new(server, &request);
@@ -110,6 +110,15 @@ fn mark(server: &Inner, headers: &HeaderMap, answer: &mut Answer) {
     let private = HeaderValue::from_static("no-cache, private");
     answer.headers_mut().entry(http::header::CACHE_CONTROL).or_insert(private);
     server.options.http.browsers.mark(headers, answer);
+}
+
+/// Makes the request that of whom it names. Who is asked whether it may, may take too long.
+async fn act_as(server: &Inner, request: &mut Request) -> Result<(), Status> {
+    let limit = Duration::from_secs(server.options.request_timeout);
+    match timeout(limit, access::impersonate::impersonate(server, request)).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(too_slow(request)),
+    }
 }
 
 /// A request that takes too long is given up; nothing that it had not finished is stored.

@@ -10,7 +10,7 @@
 
 mod certificates;
 pub mod der;
-mod key;
+pub mod key;
 mod private;
 mod protocol;
 mod sign;

@@ -18,12 +18,9 @@ use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::rustls::pki_types::pem::{PemObject as _, SectionKind};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use crate::pki::der::{BIT_STRING, INTEGER, NULL, OBJECT_IDENTIFIER, OCTET_STRING, SEQUENCE, wrap};
+use crate::pki::der::{BIT_STRING, NULL, OBJECT_IDENTIFIER, SEQUENCE, wrap};
+use crate::pki::key::{ON_CURVE, RSA, pkcs8};
 use crate::pki::{PkiError, make_private, read, write_private};
-
-/// What DER calls an RSA key and a key on a curve.
-const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
-const ON_CURVE: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
 
 /// The curves that can be signed with, and what DER calls them.
 const CURVES: [(&EcdsaSigningAlgorithm, &[u8]); 2] = [
@@ -103,41 +100,24 @@ fn load(pem: &str) -> Result<TokenKey, String> {
 
 /// A private key with its public half.
 fn pair(key: &PrivateKeyDer) -> Result<(Pair, PublicKey), String> {
-    let rsa = match key {
-        PrivateKeyDer::Pkcs1(der) => RsaKeyPair::from_der(der.secret_pkcs1_der()).ok(),
-        PrivateKeyDer::Pkcs8(der) => RsaKeyPair::from_pkcs8(der.secret_pkcs8_der()).ok(),
-        _ => None,
-    };
-    let found = match rsa {
-        Some(rsa) => {
-            let public = described(RSA, &wrap(NULL, &[]), rsa.public_key().as_ref());
-            Some((Pair::Rsa(rsa), public))
+    let der = pkcs8(key)?;
+    let (pair, public) = match RsaKeyPair::from_pkcs8(&der) {
+        Ok(pair) => {
+            let public = described(RSA, &wrap(NULL, &[]), pair.public_key().as_ref());
+            (Pair::Rsa(pair), public)
         }
-        None => CURVES.iter().find_map(|(algorithm, name)| on_curve(key, algorithm, name)),
+        Err(_) => CURVES
+            .iter()
+            .find_map(|(algorithm, name)| on_curve(&der, algorithm, name))
+            .ok_or("it is neither an RSA key of 2048 bits or more nor on the curve P-256 or P-384")?,
     };
-    let (pair, public) =
-        found.ok_or("it is neither an RSA key of 2048 bits or more nor on the curve P-256 or P-384")?;
     let public = PublicKey::from_der(&public).ok_or("its public half cannot be read")?;
     Ok((pair, public))
 }
 
-fn on_curve(
-    key: &PrivateKeyDer,
-    algorithm: &'static EcdsaSigningAlgorithm,
-    name: &[u8],
-) -> Option<(Pair, Vec<u8>)> {
-    let name = wrap(OBJECT_IDENTIFIER, &[name]);
-    let der = match key {
-        PrivateKeyDer::Pkcs8(der) => der.secret_pkcs8_der().to_vec(),
-        PrivateKeyDer::Sec1(der) => {
-            let kind = wrap(SEQUENCE, &[&wrap(OBJECT_IDENTIFIER, &[ON_CURVE]), &name]);
-            let inside = wrap(OCTET_STRING, &[der.secret_sec1_der()]);
-            wrap(SEQUENCE, &[&wrap(INTEGER, &[&[0]]), &kind, &inside])
-        }
-        _ => return None,
-    };
-    let pair = EcdsaKeyPair::from_pkcs8(algorithm, &der, &SystemRandom::new()).ok()?;
-    let public = described(ON_CURVE, &name, pair.public_key().as_ref());
+fn on_curve(der: &[u8], algorithm: &'static EcdsaSigningAlgorithm, name: &[u8]) -> Option<(Pair, Vec<u8>)> {
+    let pair = EcdsaKeyPair::from_pkcs8(algorithm, der, &SystemRandom::new()).ok()?;
+    let public = described(ON_CURVE, &wrap(OBJECT_IDENTIFIER, &[name]), pair.public_key().as_ref());
     Some((Pair::Curve(pair), public))
 }
 

@@ -20,7 +20,7 @@ pub(crate) type Amounts = BTreeMap<Str, Quantity>;
 /// Adds amounts to others.
 pub(crate) fn add(to: &mut Amounts, amounts: &Amounts) {
     for (name, amount) in amounts {
-        let sum = to.get(name).map_or_else(|| amount.clone(), |known| known.add(amount));
+        let sum = to.get(name).map_or(*amount, |known| known.add(amount));
         to.insert(name.clone(), sum);
     }
 }

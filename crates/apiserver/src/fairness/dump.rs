@@ -2,10 +2,12 @@
 
 use mizzen_object::time::{Moment, duration_text};
 
-use super::entry::Entry;
+use super::entry::{About, Entry};
 use super::flows::Flows;
 use super::queues::Queues;
+use super::schema::Distinguisher;
 use super::work::Nanos;
+use crate::access::request::namespace;
 
 /// Where the pages are.
 pub(super) const ROOT: &str = "/debug/api_priority_and_fairness/";
@@ -141,13 +143,21 @@ fn request(place: Option<usize>, entry: &Entry, began: i64) -> Vec<String> {
     vec![
         index(entry.queue),
         index(place),
-        entry.about.distinguisher.to_string(),
+        distinguisher(&entry.about).to_string(),
         moment(entry.arrived),
         entry.work.first.to_string(),
         entry.work.last.to_string(),
         duration_text(latency),
         entry.started.map_or_else(|| Moment::ZERO.to_string(), moment),
     ]
+}
+
+fn distinguisher(about: &About) -> &str {
+    match about.flow {
+        Distinguisher::None => "",
+        Distinguisher::User => &about.user,
+        Distinguisher::Namespace => namespace(&about.path),
+    }
 }
 
 fn details(entry: &Entry) -> Vec<String> {

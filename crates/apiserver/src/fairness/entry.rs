@@ -7,6 +7,7 @@ use http::Uri;
 use mizzen_object::Str;
 use tokio::sync::oneshot::Sender;
 
+use super::schema::Distinguisher;
 use super::work::{Nanos, SeatSeconds, Work};
 use crate::request::ResourcePath;
 
@@ -27,7 +28,7 @@ pub(super) struct Newcomer {
 pub(super) struct About {
     pub user: Str,
     /// What tells its flow from others of the schema.
-    pub distinguisher: Str,
+    pub flow: Distinguisher,
     pub verb: &'static str,
     pub uri: Uri,
     /// Empty for a page.

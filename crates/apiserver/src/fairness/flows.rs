@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::lend::lend;
 use super::level::{CATCH_ALL, EXEMPT, Level};
 use super::room::Room;
-use super::schema::Rules;
+use super::schema::{Distinguisher, Rules};
 use crate::access::Attributes;
 
 /// All that is configured.
@@ -43,17 +43,16 @@ pub(super) struct Schema {
 }
 
 impl Schema {
-    /// What tells the flow of a request from others, and the hash of both.
-    pub fn flow<'a>(&self, asked: &Attributes<'a>) -> (&'a str, u64) {
+    /// What tells the flow of a request from others, and a hash of both.
+    pub fn flow(&self, asked: &Attributes) -> (Distinguisher, u64) {
         if !self.is_queued {
-            return ("", 0);
+            return (Distinguisher::None, 0);
         }
-        let distinguisher = self.rules.distinguisher.of(asked);
         let mut hasher = DefaultHasher::new();
         hasher.write(self.name.as_bytes());
         hasher.write_u8(0);
-        hasher.write(distinguisher.as_bytes());
-        (distinguisher, hasher.finish())
+        hasher.write(self.rules.distinguisher.of(asked).as_bytes());
+        (self.rules.distinguisher, hasher.finish())
     }
 }
 

@@ -185,14 +185,14 @@ impl Fairness {
             }
             Target::Page(_) => (Work::ONE, None),
         };
-        let (distinguisher, hash) = schema.flow(asked);
+        let (flow, hash) = schema.flow(asked);
         let path = match &request.target {
             request::Target::Resource(path) => path.clone(),
             request::Target::Page(_) => Default::default(),
         };
         let about = About {
             user: request.user.name.clone(),
-            distinguisher: distinguisher.into(),
+            flow,
             verb: turn::verb(request),
             uri: request.uri.clone(),
             path,

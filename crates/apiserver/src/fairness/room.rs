@@ -40,8 +40,8 @@ pub(super) struct State {
     /// Whether the level is no longer configured: it is used up.
     pub is_leftover: bool,
     retry: Retry,
-    /// Whether somebody will look when seats are given back that were kept.
-    is_minded: bool,
+    /// When somebody will look whether seats are given back that were kept.
+    minded: Option<Nanos>,
 }
 
 impl Room {
@@ -57,7 +57,7 @@ impl Room {
             target: 0.0,
             is_leftover: false,
             retry: Retry::default(),
-            is_minded: false,
+            minded: None,
         };
         Room { name: level.name, epoch, state: Mutex::new(state) }
     }
@@ -143,22 +143,27 @@ impl Room {
 
     /// Sees to it that somebody looks when seats are given back for which others wait.
     fn mind(self: &Arc<Room>, state: &mut State) {
-        let Some(at) = state.queues.look_at().filter(|_| !state.is_minded) else { return };
+        let Some(at) = state.queues.look_at() else { return };
+        if state.minded.is_some_and(|minded| minded <= at) {
+            return;
+        }
         // Without a runtime nobody waits any more.
         let Ok(runtime) = Handle::try_current() else { return };
-        state.is_minded = true;
+        state.minded = Some(at);
         runtime.spawn(self.clone().look_at(at));
     }
 
     async fn look_at(self: Arc<Room>, mut at: Nanos) {
         loop {
             sleep_until(self.epoch + Duration::from_nanos(at)).await;
+            // Unless somebody else looks earlier by now, and goes on from there.
             let next = self.look(|state| {
-                let next = state.queues.look_at();
-                state.is_minded = next.is_some();
-                next
+                (state.minded == Some(at)).then(|| {
+                    state.minded = state.queues.look_at();
+                    state.minded
+                })
             });
-            match next {
+            match next.flatten() {
                 Some(next) => at = next,
                 None => return,
             }

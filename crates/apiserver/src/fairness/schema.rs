@@ -20,9 +20,10 @@ pub(super) struct Rules {
 }
 
 /// What tells the flows of a schema apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Distinguisher {
     /// Nothing: they are one.
+    #[default]
     None,
     /// Who asks.
     User,

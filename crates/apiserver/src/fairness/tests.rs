@@ -356,6 +356,23 @@ async fn seats_of_a_write_are_kept_until_everybody_has_heard_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn seats_that_are_given_back_earlier_are_not_waited_for_longer() {
+    let scene = Scene::new(2, &[queue("shared", 1, 0, 8), reject(0)], &[schema("all", "shared", "*")]);
+    let heard = |millis| Work { first: 1, last: 1, latency: Duration::from_millis(millis) };
+    let (late, early) =
+        (scene.enter("a", heard(50)).await.unwrap(), scene.enter("a", heard(5)).await.unwrap());
+    let began = Instant::now();
+    let leave = async {
+        yield_now().await;
+        drop(late);
+        drop(early);
+    };
+    let (entered, ()) = tokio::join!(scene.enter("b", Work::ONE), leave);
+    drop(entered.unwrap());
+    assert_eq!(began.elapsed(), Duration::from_millis(5));
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_wants_more_seats_than_there_are_gets_all_of_them() {
     let scene = Scene::new(2, &[queue("shared", 1, 0, 8), reject(0)], &[schema("all", "shared", "*")]);
     let place = scene.enter("a", Work::seats(9)).await.unwrap();

@@ -53,11 +53,20 @@ impl Frame {
 
 /// An event with an object's text.
 pub(super) fn json_frame(word: &str, object: &[u8]) -> Bytes {
-    let mut frame = Vec::with_capacity(object.len() + 40);
+    let mut frame = start(word, object.len() + END.len());
+    frame.extend_from_slice(object);
+    frame.extend_from_slice(END);
+    frame.into()
+}
+
+/// What stands before the object of an event, with room for what follows.
+pub(super) fn start(word: &str, room: usize) -> Vec<u8> {
+    let mut frame = Vec::with_capacity(room + 40);
     frame.extend_from_slice(b"{\"type\":\"");
     frame.extend_from_slice(word.as_bytes());
     frame.extend_from_slice(b"\",\"object\":");
-    frame.extend_from_slice(object);
-    frame.extend_from_slice(b"}\n");
-    frame.into()
+    frame
 }
+
+/// What stands behind it.
+pub(super) const END: &[u8] = b"}\n";

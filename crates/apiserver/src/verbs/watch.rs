@@ -3,6 +3,7 @@
 //! A watch pulls: it looks for events only when its client has room for them. A client that does not read
 //! costs a cursor and nothing else, and is told when it has fallen too far behind.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -16,7 +17,7 @@ use tokio::sync::mpsc::Receiver;
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval_at, sleep};
 
 use super::Call;
-use super::frames::{Frames, json_frame};
+use super::frames::{END, Frames, json_frame, start};
 use crate::answer::{self, Accept, Answer, Body, Encoding, Form, Source, Table};
 use crate::fairness::Held;
 use crate::metrics::Gauge;
@@ -126,7 +127,7 @@ struct Stream {
     /// Resolves when the server stops, or the kind is no longer what it was.
     stopping: Pin<Box<dyn Future<Output = ()> + Send>>,
     /// What is to be sent before anything else.
-    first: Option<Bytes>,
+    first: VecDeque<Bytes>,
     last_version: Revision,
     gauge: Gauge,
     /// Its place, until what was there at the start has been sent.
@@ -158,7 +159,7 @@ impl Stream {
             bookmarks,
             announces,
             stopping: ending,
-            first: None,
+            first: VecDeque::new(),
             last_version: Revision::ZERO,
             gauge,
             held: Held::default(),
@@ -167,7 +168,7 @@ impl Stream {
 
     /// A stream that says what went wrong and ends.
     fn failed(server: &Arc<Inner>, mut writer: Writer, lasts: Duration, status: &Status) -> Stream {
-        let first = Some(writer.error(&server.types.status, status));
+        let first = VecDeque::from([writer.error(&server.types.status, status)]);
         Stream {
             server: server.clone(),
             pending: None,
@@ -189,25 +190,26 @@ impl Stream {
         Instant::now() >= self.end.deadline() || self.server.is_stopping()
     }
 
-    /// The next events in one buffer, if there are any. A large one goes alone and is not copied.
+    /// The next events in one buffer, if there are any.
     fn frames(&mut self) -> Option<Bytes> {
         let (mut frames, mut length) = (Vec::new(), 0);
-        while length < CHUNK {
+        while length < CHUNK && self.first.is_empty() {
             let Some(event) = self.events.next() else { break };
             let Some(frame) = self.frame(event) else { continue };
-            if frame.len() >= CHUNK && !frames.is_empty() {
-                self.first = Some(frame);
-                break;
-            }
             length += frame.len();
             frames.push(frame);
         }
         join(frames)
     }
 
+    /// An event, or what stands before its object: a large one is not copied.
     fn frame(&mut self, event: Event) -> Option<Bytes> {
         let now = self.server.registry.now();
         match event {
+            Event::Object(change, object) if object.json.len() >= CHUNK && self.writer.is_plain(&object) => {
+                self.first.extend([object.json.clone(), Bytes::from_static(END)]);
+                Some(start(change.word(), 0).into())
+            }
             Event::Object(change, object) => Some(self.writer.event(change.word(), &object, now)),
             Event::Initial(version) => {
                 self.held.begun();
@@ -267,7 +269,7 @@ fn join(mut frames: Vec<Bytes>) -> Option<Bytes> {
 
 impl Source for Stream {
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context) -> Poll<Option<Bytes>> {
-        if let Some(first) = self.first.take() {
+        if let Some(first) = self.first.pop_front() {
             return Poll::Ready(Some(first));
         }
         if self.events.len() > 0 && self.is_over() {
@@ -337,12 +339,17 @@ impl Writer {
     }
 
     fn event(&mut self, word: &'static str, object: &Object, now: i64) -> Bytes {
-        let is_plain = matches!((self.accept.form, self.accept.encoding), (Form::Whole, Encoding::Json));
-        if is_plain && object.forms(&self.resource).is_some() {
+        if self.is_plain(object) {
             return self.frames.event(word, object);
         }
         let text = self.text(object, now);
         self.frame(word, object, text)
+    }
+
+    /// Whether an object is sent as it is stored.
+    fn is_plain(&self, object: &Object) -> bool {
+        matches!((self.accept.form, self.accept.encoding), (Form::Whole, Encoding::Json))
+            && object.forms(&self.resource).is_some()
     }
 
     fn text(&mut self, object: &Object, now: i64) -> Bytes {

@@ -465,3 +465,15 @@ async fn a_file_that_changes_is_gone_by_if_it_makes_sense() {
     assert!(counted("failure") >= 5);
     task.abort();
 }
+
+#[tokio::test(start_paused = true)]
+async fn acting_as_somebody_else_takes_no_longer_than_a_request_may() {
+    let peer = Peer::start(&["127.0.0.1"], |_| Reaction::Hang).await;
+    let files = Files::new();
+    let kubeconfig = files.kubeconfig(peer.port, &peer.bundle());
+    let authorization = parse(&files.webhook(&kubeconfig, "failurePolicy: Deny, timeout: 30s")).unwrap();
+    let server = Rig::with(Options { authorization, request_timeout: 10, ..Options::default() }).await;
+    let started = Instant::now();
+    server.call_as(jane(), &[("impersonate-user", "joe")], "GET", CONFIG_MAPS, "").await.expect(504);
+    assert_eq!(started.elapsed().as_secs(), 10);
+}

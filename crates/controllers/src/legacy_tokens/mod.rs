@@ -58,11 +58,13 @@ impl Tokens {
         let Some(times) = Times::at(now, tracking["data"]["since"].str()) else { return Ok(()) };
         let mut mounted = BTreeMap::new();
         for secret in self.secrets.lister().list()? {
-            let is_wanted = !self.is_made_unasked(&secret)? || self.is_mounted(&secret, &mut mounted)?;
-            let outcome = match fate(&secret, &times).filter(|_| !is_wanted) {
-                None => Ok(()),
-                Some(Fate::Invalid) => self.invalidate(&secret, &times.today).await,
-                Some(Fate::Gone) => self.delete(&secret).await,
+            let Some(fate) = fate(&secret, &times) else { continue };
+            if !self.is_made_unasked(&secret)? || self.is_mounted(&secret, &mut mounted)? {
+                continue;
+            }
+            let outcome = match fate {
+                Fate::Invalid => self.invalidate(&secret, &times.today).await,
+                Fate::Gone => self.delete(&secret).await,
             };
             if let Err(error) = outcome {
                 tracing::debug!(%error, secret = %secret.key(), "cannot throw away a token");

@@ -89,6 +89,9 @@ pub(super) fn profile(
     })
 }
 
+/// Those who say how good nodes are, and how much each counts.
+type Scores = Vec<(Box<dyn Score>, i64)>;
+
 /// Who is asked at each point, in order, and how much a score counts.
 struct Asked(Vec<(Point, Vec<(Name, i64)>)>);
 
@@ -147,7 +150,7 @@ impl Asked {
         self.has(Point::Reserve, name) && self.has(Point::PreBind, name)
     }
 
-    fn scores(&self, arguments: &Arguments) -> Result<Vec<(Box<dyn Score>, i64)>, ConfigurationError> {
+    fn scores(&self, arguments: &Arguments) -> Result<Scores, ConfigurationError> {
         let weigh = |(name, weight): (Name, i64)| (name, if weight == 0 { 1 } else { weight });
         let weighed: Vec<(Name, i64)> = self.at(Point::Score).map(weigh).collect();
         let total =

@@ -342,23 +342,24 @@ mod tests {
     #[test]
     fn ten_thousand_pods_on_two_hundred_nodes_are_asked_in_microseconds() {
         let table = full();
-        for (kind, namespace, name) in [
-            (Kind::Secret, "default", "own-"),
-            (Kind::Secret, "nowhere", "no-"),
-            (Kind::Secret, "storage", "shared"),
-            (Kind::Volume, "", "volume-"),
-        ] {
+        let cases: [(Kind, &str, fn(usize) -> String); 4] = [
+            (Kind::Secret, "default", |at| format!("own-{at}")),
+            (Kind::Secret, "nowhere", |at| format!("no-{at}")),
+            (Kind::Secret, "storage", |_| "shared".into()),
+            (Kind::Volume, "", |at| format!("volume-{at}")),
+        ];
+        for (kind, namespace, name) in cases {
             let round = |round: usize| {
                 let began = Instant::now();
                 for at in round * 100..(round + 1) * 100 {
-                    let (node, name) = (format!("node-{}", at % N_NODES), format!("{name}{at}"));
+                    let (node, name) = (format!("node-{}", at % N_NODES), name(at));
                     std::hint::black_box(table.relates(&node, kind, namespace, &name));
                 }
                 began.elapsed() / 100
             };
             let best = (0..N_PODS / 100).map(round).min().unwrap_or_default();
-            println!("{kind:?} {namespace}/{name}: {best:?}");
-            assert!(best.as_micros() < 100, "{kind:?} {namespace}/{name}: {best:?}");
+            println!("{kind:?} {namespace}/{}: {best:?}", name(0));
+            assert!(best.as_micros() < 100, "{kind:?} {namespace}/{}: {best:?}", name(0));
         }
     }
 }

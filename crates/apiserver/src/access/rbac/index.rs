@@ -1,13 +1,14 @@
 //! Roles by name and bindings by subject, as of now.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use mizzen_object::{Str, Value};
 use mizzen_registry::{Follower, Resource};
 
+use super::Sources;
 use super::binding::{Binding, RoleName, Who};
-use super::{Rule, Sources};
+use super::role::Role;
 use crate::access::followed::{Followed, Source};
 use crate::identity::User;
 
@@ -20,10 +21,10 @@ impl Index {
         let source =
             |resource: Resource, take, clear| Source { follower: Follower::new(resource), clear, take };
         Index(Followed::new([
-            source(roles, Table::role, |table| table.clear_local(|scope| scope.roles.clear())),
-            source(cluster_roles, Table::role, |table| table.cluster.roles.clear()),
-            source(role_bindings, Table::binding, |table| table.clear_local(Scope::clear_bindings)),
-            source(cluster_role_bindings, Table::binding, |table| table.cluster.clear_bindings()),
+            source(roles, Table::take_role, |table| table.clear_local(|scope| scope.roles.clear())),
+            source(cluster_roles, Table::take_role, |table| table.cluster.roles.clear()),
+            source(role_bindings, Table::take_binding, |table| table.clear_local(Scope::clear_bindings)),
+            source(cluster_role_bindings, Table::take_binding, |table| table.cluster.clear_bindings()),
         ]))
     }
 
@@ -43,17 +44,37 @@ pub(super) struct Table {
 /// Roles and bindings of one namespace, or of the cluster.
 #[derive(Default)]
 struct Scope {
-    roles: HashMap<Str, Arc<[Arc<Rule>]>>,
+    roles: HashMap<Str, Role>,
     users: HashMap<Str, Bindings>,
     groups: HashMap<Str, Bindings>,
 }
 
-/// Bindings of one subject by their names.
-type Bindings = BTreeMap<Str, Arc<Binding>>;
+/// Bindings of one subject, sorted by their names. Most subjects have one.
+#[derive(Default)]
+struct Bindings(Vec<Arc<Binding>>);
+
+impl Bindings {
+    fn find(&self, name: &Str) -> Result<usize, usize> {
+        self.0.binary_search_by(|known| known.name.cmp(name))
+    }
+
+    fn put(&mut self, binding: &Arc<Binding>) {
+        match self.find(&binding.name) {
+            Ok(at) => self.0[at] = binding.clone(),
+            Err(at) => self.0.insert(at, binding.clone()),
+        }
+    }
+
+    fn remove(&mut self, name: &Str) {
+        if let Ok(at) = self.find(name) {
+            self.0.remove(at);
+        }
+    }
+}
 
 impl Table {
-    /// The rules of a role, as a binding in `namespace` means it.
-    pub fn rules(&self, role: &RoleName, namespace: &str) -> Option<&Arc<[Arc<Rule>]>> {
+    /// A role, as a binding in `namespace` means it.
+    pub fn role(&self, role: &RoleName, namespace: &str) -> Option<&Role> {
         match role.kind.as_str() {
             "ClusterRole" => self.cluster.roles.get(&role.name),
             "Role" => self.namespaces.get(namespace)?.roles.get(&role.name),
@@ -87,13 +108,10 @@ impl Table {
         }
     }
 
-    fn role(&mut self, object: &Value, there: bool) {
+    fn take_role(&mut self, object: &Value, there: bool) {
         let (scope, name) = (self.scope(object), object["metadata"]["name"].str());
         match there {
-            true => {
-                let rules = object["rules"].list().iter().map(|rule| Arc::new(Rule::new(rule))).collect();
-                scope.roles.insert(name.into(), rules);
-            }
+            true => drop(scope.roles.insert(name.into(), Role::new(object))),
             false => {
                 scope.roles.remove(name);
                 self.tidy(object);
@@ -101,7 +119,7 @@ impl Table {
         }
     }
 
-    fn binding(&mut self, object: &Value, there: bool) {
+    fn take_binding(&mut self, object: &Value, there: bool) {
         let binding = Arc::new(Binding::new(object));
         let scope = self.scope(object);
         for subject in &binding.subjects {
@@ -111,9 +129,7 @@ impl Table {
                 Who::Nobody => continue,
             };
             match there {
-                true => drop(
-                    bindings.entry(name.clone()).or_default().insert(binding.name.clone(), binding.clone()),
-                ),
+                true => bindings.entry(name.clone()).or_default().put(&binding),
                 false => remove(bindings, name, &binding.name),
             }
         }
@@ -126,7 +142,7 @@ impl Table {
 fn remove(bindings: &mut HashMap<Str, Bindings>, subject: &Str, name: &Str) {
     let Some(own) = bindings.get_mut(subject) else { return };
     own.remove(name);
-    if own.is_empty() {
+    if own.0.is_empty() {
         bindings.remove(subject);
     }
 }
@@ -135,7 +151,7 @@ impl Scope {
     fn of(&self, user: &User) -> impl Iterator<Item = &Arc<Binding>> {
         let own = self.users.get(&user.name);
         let shared = user.groups.iter().filter_map(|group| self.groups.get(group));
-        own.into_iter().chain(shared).flat_map(BTreeMap::values)
+        own.into_iter().chain(shared).flat_map(|bindings| &bindings.0)
     }
 
     fn clear_bindings(&mut self) {

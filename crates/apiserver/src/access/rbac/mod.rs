@@ -5,6 +5,7 @@
 
 mod binding;
 mod index;
+mod role;
 mod rule;
 
 pub use rule::Rule;
@@ -20,6 +21,7 @@ use super::{Attributes, Authorizer, Decision, Reason, Rules, Target, aggregate};
 use crate::identity::User;
 use binding::Binding;
 use index::Index;
+use role::Verbs;
 
 /// Decides by roles and bindings.
 pub struct Rbac {
@@ -42,7 +44,7 @@ impl Rbac {
     /// The rules of the role that a binding names; none if there is no such role. `namespace` is the binding's.
     pub(crate) fn rules_of(&self, reference: &Value, namespace: &str) -> Option<Arc<[Arc<Rule>]>> {
         let role = binding::RoleName::new(reference);
-        self.index.read(|table| table.rules(&role, namespace).cloned())
+        self.index.read(|table| table.role(&role, namespace).map(|role| role.rules.clone()))
     }
 
     fn decide(&self, attributes: &Attributes) -> Decision {
@@ -50,12 +52,14 @@ impl Rbac {
             Target::Resource(resource) => resource.namespace,
             Target::Page(_) => "",
         };
+        let verb = Verbs::of(attributes.verb);
         self.index.read(|table| {
             let mut missing = Vec::new();
             for binding in table.bindings(attributes.user, namespace) {
-                match table.rules(&binding.role, &binding.namespace) {
+                match table.role(&binding.role, &binding.namespace) {
                     None => missing.push(binding.role.not_found()),
-                    Some(rules) if rules.iter().any(|rule| rule.allows(attributes)) => {
+                    Some(role) if !role.may_have(verb) => {}
+                    Some(role) if role.rules.iter().any(|rule| rule.allows(attributes)) => {
                         return Decision::Allow(Reason::new(Granted::new(binding, attributes.user)));
                     }
                     Some(_) => {}
@@ -77,8 +81,8 @@ impl Authorizer for Rbac {
         self.index.read(|table| {
             let mut all = Rules::default();
             for binding in table.bindings(user, namespace) {
-                match table.rules(&binding.role, &binding.namespace) {
-                    Some(rules) => all.rules.extend(rules.iter().cloned()),
+                match table.role(&binding.role, &binding.namespace) {
+                    Some(role) => all.rules.extend(role.rules.iter().cloned()),
                     None => all.problems.push(binding.role.not_found()),
                 }
             }

@@ -298,7 +298,10 @@ async fn notes(policy: &Policy, scene: &Scene) -> Result<Notes, OutOfBudget> {
 
 /// A note that is not too long.
 fn cut(mut text: String) -> String {
-    text.truncate(text.floor_char_boundary(MAX_NOTE));
+    let end = (0..=MAX_NOTE).rev().find(|end| text.is_char_boundary(*end));
+    if text.len() > MAX_NOTE {
+        text.truncate(end.unwrap_or_default());
+    }
     text
 }
 

@@ -175,7 +175,7 @@ fn check_rule(rule: &Value, path: &Path, violations: &mut Violations) {
     let about_objects = !rule["resources"].is_empty() || !rule["namespaces"].is_empty();
     if about_objects && !rule["nonResourceURLs"].is_empty() {
         let why = "rules cannot apply to both regular resources and non-resource URLs";
-        violations.invalid(&pages, rule["nonResourceURLs"].clone(), why);
+        violations.invalid(pages, rule["nonResourceURLs"].clone(), why);
     }
 }
 

@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mizzen_registry::Registry;
-
 use tokio::time::timeout;
 
 use super::counters::{Counters, Place};

@@ -1,6 +1,6 @@
 //! What a claim says of the devices that it got.
 
-use std::hash::{BuildHasher as _, Hash as _, Hasher as _};
+use std::hash::BuildHasher as _;
 
 use mizzen_object::{Value, value};
 use mizzen_sdk::Object;
@@ -51,9 +51,8 @@ fn result(claim: &Object, at: usize, got: &Got) -> Value {
 /// What tells one part of a device from others: no two claims, and no two versions of one, are the same.
 fn share_id(claim: &Object, at: usize, got: &Got) -> String {
     let half = |salt: u64| {
-        let mut hasher = foldhash::fast::FixedState::with_seed(salt).build_hasher();
-        (claim.uid(), claim.version(), at, &got.offer.id).hash(&mut hasher);
-        hasher.finish()
+        let hasher = foldhash::fast::FixedState::with_seed(salt);
+        hasher.hash_one((claim.uid(), claim.version(), at, &got.offer.id))
     };
     let (first, second) = (half(1), half(2));
     // As those look that are drawn: version 4, and the usual variant.

@@ -17,7 +17,7 @@ pub(super) fn take(requested: &Value, device: &Value, taken: &Amounts) -> Option
     let mut amounts = Amounts::new();
     for (name, capacity) in capacities.entries() {
         let amount = amount(&requested[name], capacity);
-        let total = taken.get(name).map_or_else(|| amount.clone(), |taken| taken.add(&amount));
+        let total = taken.get(name).map_or(amount, |taken| taken.add(&amount));
         if !is_allowed(&amount, &capacity["requestPolicy"]) || total > quantity(&capacity["value"]) {
             return None;
         }

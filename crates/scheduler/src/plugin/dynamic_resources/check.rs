@@ -16,6 +16,9 @@ use crate::plugin::{Check, Name, Refusal};
 use crate::reserve::Step;
 use crate::world::World;
 
+/// Claims, and what each gets.
+type Allocated<'a> = Vec<(&'a Arc<Object>, Value)>;
+
 /// What a pod claims.
 #[derive(Clone)]
 pub(super) struct Claimed(Arc<Inner>);
@@ -59,7 +62,7 @@ impl Claimed {
     }
 
     /// The claims that have no devices, with what each gets on a node; none if there are too few.
-    pub fn allocate(&self, node: &Node, world: &World) -> Result<Option<Vec<(&Arc<Object>, Value)>>, String> {
+    pub fn allocate(&self, node: &Node, world: &World) -> Result<Option<Allocated<'_>>, String> {
         if self.0.waiting.is_empty() {
             return Ok(Some(Vec::new()));
         }

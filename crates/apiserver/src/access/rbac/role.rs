@@ -1,0 +1,66 @@
+//! A role: its rules, and at a glance which verbs they have.
+
+use std::sync::Arc;
+
+use mizzen_object::Value;
+
+use super::Rule;
+
+/// A role, read.
+#[derive(Debug)]
+pub(super) struct Role {
+    pub rules: Arc<[Arc<Rule>]>,
+    /// All verbs of all rules.
+    verbs: Verbs,
+}
+
+impl Role {
+    pub fn new(object: &Value) -> Role {
+        let rules: Arc<[Arc<Rule>]> =
+            object["rules"].list().iter().map(|rule| Arc::new(Rule::new(rule))).collect();
+        let verbs =
+            rules.iter().flat_map(|rule| &rule.verbs).fold(0, |verbs, verb| verbs | Verbs::of(verb).0);
+        Role { rules, verbs: Verbs(verbs) }
+    }
+
+    /// Whether a rule may have this verb. That it is certain if none has it spares looking at them.
+    pub fn may_have(&self, verb: Verbs) -> bool {
+        self.verbs.0 & verb.0 != 0
+    }
+}
+
+/// A set of verbs, a bit each. Those that are not usual share one, and `*` has all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Verbs(u16);
+
+const USUAL: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
+
+impl Verbs {
+    pub fn of(verb: &str) -> Verbs {
+        match USUAL.iter().position(|usual| *usual == verb) {
+            _ if verb == "*" => Verbs(u16::MAX),
+            Some(at) => Verbs(1 << at),
+            None => Verbs(1 << USUAL.len()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mizzen_object::json::parse;
+
+    use super::*;
+
+    #[test]
+    fn a_role_is_passed_over_only_if_no_rule_has_the_verb() {
+        let may = |rules: &str, verb: &str| {
+            Role::new(&parse(format!(r#"{{"rules":{rules}}}"#).as_bytes()).unwrap()).may_have(Verbs::of(verb))
+        };
+        let two = r#"[{"verbs":["get"]},{"verbs":["list","bind"]}]"#;
+        assert!(may(two, "get") && may(two, "list") && may(two, "bind"));
+        assert!(!may(two, "delete") && !may("[]", "get"));
+        assert!(may(r#"[{"verbs":["*"]}]"#, "delete") && may(r#"[{"verbs":["*"]}]"#, "escalate"));
+        // Who asks whether everything may be done is answered by the rules.
+        assert!(may(two, "*"));
+    }
+}
