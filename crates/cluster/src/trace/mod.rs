@@ -96,16 +96,23 @@ impl Trace {
         let client = connect(&file, "mizzen-trace").await?;
         let root = Key::new(self.namespace.as_str(), self.object.1.as_str());
         // An informer would try for ever; somebody who waits for lines wants to know.
-        match Api::new(client.clone()).get(&KINDS[self.object.0], &root).await {
+        let is_missing = match Api::new(client.clone()).get(&KINDS[self.object.0], &root).await {
             Err(error) if !is_not_found(&error) => return Err(TraceError::Refused(error)),
-            _ => {}
-        }
+            found => found.is_err(),
+        };
         let factory = Factory::new(client);
         let events = follow(&factory, &self.namespace);
         let known = Known::new(self.object.0, root);
+        let told = async {
+            if is_missing {
+                factory.wait_for_sync().await;
+                eprintln!("it is not there yet; waiting for it (press Ctrl-C to stop)");
+            }
+            tell(events, known, self.until_ready).await;
+        };
         let stop = tokio::signal::ctrl_c();
         tokio::select! {
-            () = tell(events, known, self.until_ready) => {}
+            () = told => {}
             _ = stop => {}
         }
         Ok(())

@@ -3,6 +3,7 @@
 use std::process::Stdio;
 
 use serde_json::json;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 use tokio::time::timeout;
 
@@ -15,13 +16,17 @@ async fn a_deployment_comes_to_life_and_its_steps_are_told() {
     let home = Home::in_memory().whole();
     let process = home.start().await;
     let client = process.admin().await;
-    let trace = Command::new(env!("CARGO_BIN_EXE_mizzen"))
+    let mut trace = Command::new(env!("CARGO_BIN_EXE_mizzen"))
         .args(["trace", "deployment/web", "--until-ready", "--kubeconfig"])
         .arg(home.kubeconfig())
         .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
         .unwrap();
+    let mut said = BufReader::new(trace.stderr.take().unwrap()).lines();
+    let waiting = timeout(PATIENCE, said.next_line()).await.expect("it says that it waits").unwrap();
+    assert!(waiting.is_some_and(|line| line.contains("not there yet")));
     let labels = json!({"app": "web"});
     let containers = json!([{"name": "web", "image": "web:1"}]);
     let metadata = json!({"labels": labels, "annotations": {"mizzen.dev/logs": "hello\nworld"}});
@@ -47,17 +52,14 @@ async fn a_deployment_comes_to_life_and_its_steps_are_told() {
         .map(|pod| pod["metadata"]["name"].as_str().unwrap())
         .collect();
     assert_eq!(names.len(), 2);
-    // Whoever comes late is told what is there; the last step is always told live.
     assert!(
         told.contains("deployment/web") && told.lines().last().unwrap().contains("counts 2 ready of 2"),
         "{told}"
     );
-    if actors.contains(&"replicaset-controller") && actors.contains(&"scheduler") {
-        assert!(
-            first("replicaset-controller") < first("scheduler") && first("scheduler") < first("kubelet"),
-            "{told}"
-        );
-    }
+    assert!(
+        first("replicaset-controller") < first("scheduler") && first("scheduler") < first("kubelet"),
+        "{told}"
+    );
     let logs = client.get(&format!("/api/v1/namespaces/default/pods/{}/log", names[0])).await.expect(200);
     assert_eq!(logs.text(), "hello\nworld\n");
     process.stop().await;

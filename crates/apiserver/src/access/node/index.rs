@@ -342,7 +342,8 @@ mod tests {
     #[test]
     fn ten_thousand_pods_on_two_hundred_nodes_are_asked_in_microseconds() {
         let table = full();
-        let cases: [(Kind, &str, fn(usize) -> String); 4] = [
+        type Name = fn(usize) -> String;
+        let cases: [(Kind, &str, Name); 4] = [
             (Kind::Secret, "default", |at| format!("own-{at}")),
             (Kind::Secret, "nowhere", |at| format!("no-{at}")),
             (Kind::Secret, "storage", |_| "shared".into()),
