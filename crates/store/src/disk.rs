@@ -105,7 +105,9 @@ impl Journal for Disk {
     fn is_bloated(&self) -> bool {
         let log_bytes = self.log.as_ref().map_or(0, Log::len);
         let is_long = log_bytes > self.fold_bytes.max(self.base_bytes);
-        self.compaction.is_none() && (is_long || self.seals.are_outdated())
+        // Where nothing was ever written, no key has sealed anything.
+        let is_outdated = self.revision > Revision::ZERO && self.seals.are_outdated();
+        self.compaction.is_none() && (is_long || is_outdated)
     }
 
     fn compact(&mut self, live: Live) -> io::Result<()> {

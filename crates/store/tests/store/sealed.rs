@@ -212,3 +212,13 @@ fn content_that_was_moved_or_changed_is_refused() {
     check(seal("b", b"nonsense"), "what was sealed makes no sense");
     check(seal("b", b""), "what was sealed makes no sense");
 }
+
+#[tokio::test]
+async fn where_nothing_was_ever_written_a_new_key_writes_nothing() {
+    let mut rig = Rig::sealed(folding());
+    rig.toy.iter().for_each(|toy| toy.rotate());
+    let refused = Write::delete(&rig.space(), "a", Expect::Absent, draft("1"));
+    assert!(matches!(rig.store.commit_one(refused).await, Err(WriteError::Missing { .. })));
+    rig.reopen().await;
+    assert!(rig.space().snapshot_at(Revision::ZERO).is_ok());
+}
