@@ -1,6 +1,6 @@
 //! What is remembered? Who did what to which object, when, and what came of it.
 //!
-//! The [`policy`](Policy) says how much of a request is remembered; a [`Record`] gathers it while the request is
+//! The [`policy`](Policy) says how much of a request is remembered; a `Record` gathers it while the request is
 //! answered, and tells an event at each stage; `sink/` carries events away: to a file, to another server.
 //!
 //! Invariant: without a policy, or with nobody to tell, nothing is gathered.

@@ -3,7 +3,7 @@
 //! Conditions say whether they are asked at all. Who does not answer in time, or answers nonsense, is tried again if
 //! that may help, and then counts as somebody who has no opinion or as one who denies, whichever was settled.
 //!
-//! Invariant: a question is given up after [`ATTEMPTS`] times the time-out and the pauses between; nobody but its asker
+//! Invariant: a question is given up after `ATTEMPTS` times the time-out and the pauses between; nobody but its asker
 //! waits for it.
 
 mod conditions;
