@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, header};
+use http::{HeaderMap, header};
 use http_body_util::{BodyExt as _, Limited};
 use mizzen_object::{Str, Value, json, value};
 use mizzen_registry::{Future, Registry};
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::{Authenticator, Bearer, TokenCache, Verdict};
 use crate::delegate::{Kubeconfig, KubeconfigError, reviewed_user};
-use crate::outgoing::{Client, Target, whole};
+use crate::outgoing::{Client, Target, jittered, json_post};
 
 /// Kubernetes: how long all attempts together may take (token/cache/cached_token_authenticator.go).
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -25,8 +25,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const ATTEMPTS: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGER: f64 = 1.5;
-/// By how much of itself a pause may be longer, so that not all come back at once.
-const JITTER: f64 = 0.2;
 /// The most bytes of an answer.
 const MAX_ANSWER: usize = 1024 * 1024;
 
@@ -125,18 +123,11 @@ impl TokenWebhook {
             match self.ask(review.clone()).await {
                 Ok(answer) => return Ok(answer),
                 Err(Stumble { problem, passing }) if !passing || attempt == ATTEMPTS => return Err(problem),
-                Err(_) => tokio::time::sleep(self.jittered(pause)).await,
+                Err(_) => tokio::time::sleep(jittered(&self.registry, pause)).await,
             }
             pause = pause.mul_f64(LONGER);
         }
         Err("nobody asked".into())
-    }
-
-    fn jittered(&self, pause: Duration) -> Duration {
-        let mut chance = [0; 2];
-        self.registry.random().fill(&mut chance);
-        let part = f64::from(u16::from_le_bytes(chance)) / f64::from(u16::MAX);
-        pause.mul_f64(1.0 + JITTER * part)
     }
 
     async fn ask(&self, review: Bytes) -> Result<Value, Stumble> {
@@ -145,7 +136,8 @@ impl TokenWebhook {
             let passing = problem.contains("connection reset");
             Stumble { problem: format!("Post {}: {problem}", json::quote(&self.url)), passing }
         };
-        let request = self.request(review).map_err(|error| failed(error.to_string()))?;
+        let request = json_post(&self.url, self.token.as_deref(), review);
+        let request = request.map_err(|error| failed(error.to_string()))?;
         let response =
             self.client.send(&self.target, request).await.map_err(|error| failed(error.to_string()))?;
         let (head, body) = response.into_parts();
@@ -155,17 +147,6 @@ impl TokenWebhook {
             200..=206 => read(&body).map_err(|problem| Stumble { problem, passing: false }),
             code => Err(refused(code, &head.headers)),
         }
-    }
-
-    fn request(&self, review: Bytes) -> http::Result<Request<crate::outgoing::Outgoing>> {
-        let mut request = Request::post(&self.url)
-            .header(header::CONTENT_TYPE, "application/json")
-            .header(header::ACCEPT, "application/json, */*")
-            .header(header::USER_AGENT, "kube-apiserver");
-        if let Some(token) = &self.token {
-            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
-        }
-        request.body(whole(review))
     }
 }
 

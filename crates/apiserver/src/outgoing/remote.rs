@@ -48,23 +48,34 @@ impl Remote {
         let limit = Limit { until: Instant::now() + patience, bytes: MAX_ANSWER };
         let nanos = i64::try_from(patience.as_nanos()).unwrap_or(i64::MAX);
         let url = format!("{}?timeout={}", self.url, time::duration_text(nanos));
-        let prepared = || Ok((self.target.clone(), self.request(&url, body.clone())?));
+        let prepared = || {
+            let request = json_post(&url, self.token.as_deref(), body.clone());
+            Ok((self.target.clone(), request.map_err(|error| SendError(error.to_string()))?))
+        };
         let unanswered = |error: SendError| PostError { code: None, why: error.of_post(&url).0 };
         let response = exchange(&self.client, limit, prepared).await.map_err(unanswered)?;
         let (code, outcome) = judge(response, limit).await;
         outcome.map_err(|error| PostError { code: Some(code), why: error.0 })
     }
+}
 
-    fn request(&self, url: &str, body: Bytes) -> Result<Request<Outgoing>, SendError> {
-        let mut request = Request::post(url)
-            .header(header::CONTENT_TYPE, "application/json")
-            .header(header::ACCEPT, "application/json, */*")
-            .header(header::USER_AGENT, "kube-apiserver");
-        if let Some(token) = &self.token {
-            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
-        }
-        request.body(whole(body)).map_err(|error| SendError(error.to_string()))
+/// A request that posts JSON as client-go would, with a token to be known by.
+pub(crate) fn json_post(url: &str, token: Option<&str>, body: Bytes) -> http::Result<Request<Outgoing>> {
+    let mut request = Request::post(url)
+        .header(header::CONTENT_TYPE, "application/json")
+        .header(header::ACCEPT, "application/json, */*")
+        .header(header::USER_AGENT, "kube-apiserver");
+    if let Some(token) = token {
+        request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
     }
+    request.body(whole(body))
+}
+
+/// A pause that is up to a fifth longer by chance, so that not all come back at once.
+pub(crate) fn jittered(registry: &Registry, pause: Duration) -> Duration {
+    let mut chance = [0; 2];
+    registry.random().fill(&mut chance);
+    pause.mul_f64(1.0 + 0.2 * f64::from(u16::from_le_bytes(chance)) / f64::from(u16::MAX))
 }
 
 impl PostError {

@@ -25,7 +25,7 @@ use super::{Attributes, Authorizer, ConfigurationError, Decision, Reason, Resour
 use crate::delegate::cache::Cache;
 use crate::delegate::kubeconfig::Kubeconfig;
 use crate::identity::User;
-use crate::outgoing::{PostError, Remote};
+use crate::outgoing::{PostError, Remote, jittered};
 pub(crate) use conditions::Conditions;
 
 /// How often a question is asked at most.
@@ -215,7 +215,7 @@ impl Webhook {
                 return Err(error);
             }
             attempt += 1;
-            tokio::time::sleep(self.jittered(pause)).await;
+            tokio::time::sleep(jittered(&self.registry, pause)).await;
             pause = pause * 3 / 2;
         }
     }
@@ -249,12 +249,6 @@ impl Webhook {
         let status = &review["status"];
         let reason = status["reason"].str().to_owned();
         Ok(Answer { allowed: status["allowed"].bool(), denied: status["denied"].bool(), reason })
-    }
-
-    fn jittered(&self, pause: Duration) -> Duration {
-        let mut chance = [0; 2];
-        self.registry.random().fill(&mut chance);
-        pause.mul_f64(1.0 + 0.2 * f64::from(u16::from_le_bytes(chance)) / f64::from(u16::MAX))
     }
 }
 

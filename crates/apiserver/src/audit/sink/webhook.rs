@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, header};
 use http_body_util::{BodyExt as _, Limited};
 use mizzen_registry::Registry;
 use tokio::time::{sleep, timeout};
@@ -14,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use super::Delivery;
 use crate::audit::counters::{Counters, Place};
 use crate::delegate::{Kubeconfig, KubeconfigError};
-use crate::outgoing::{Client, Target, whole};
+use crate::outgoing::{Client, Target, jittered, json_post};
 use crate::receive::MAX_BODY;
 
 /// Kubernetes: how long the server may take (apiserver/pkg/util/webhook/webhook.go).
@@ -23,8 +22,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const ATTEMPTS: i32 = 5;
 /// By how much the pause between two attempts grows.
 const GROWTH: f64 = 1.5;
-/// By how much of itself a pause may be longer, by chance.
-const JITTER: f64 = 0.2;
 
 /// The server that events are sent to.
 #[derive(Clone)]
@@ -83,7 +80,7 @@ impl Webhook {
     /// Sends events, some times if need be; whether that worked.
     pub async fn tell(&self, events: &[Bytes], counters: &Counters) -> bool {
         let body = list(events);
-        let mut pause = self.initial_backoff.as_secs_f64();
+        let mut pause = self.initial_backoff;
         for attempt in 1.. {
             match timeout(PATIENCE, self.post(body.clone())).await {
                 Ok(Ok(())) => return true,
@@ -92,8 +89,8 @@ impl Webhook {
                     counters.lost(Place::Webhook, events.len(), "the audit webhook takes too long");
                 }
                 _ => {
-                    sleep(Duration::from_secs_f64(pause * (1.0 + JITTER * self.chance()))).await;
-                    pause *= GROWTH;
+                    sleep(jittered(&self.registry, pause)).await;
+                    pause = pause.mul_f64(GROWTH);
                     continue;
                 }
             }
@@ -102,22 +99,8 @@ impl Webhook {
         false
     }
 
-    /// A number between 0 and 1.
-    fn chance(&self) -> f64 {
-        let mut bytes = [0; 4];
-        self.registry.random().fill(&mut bytes);
-        f64::from(u32::from_le_bytes(bytes)) / f64::from(u32::MAX)
-    }
-
     async fn post(&self, body: Bytes) -> Result<(), String> {
-        let mut request = Request::post(&self.url)
-            .header(header::CONTENT_TYPE, "application/json")
-            .header(header::ACCEPT, "application/json, */*")
-            .header(header::USER_AGENT, "kube-apiserver");
-        if let Some(token) = &self.token {
-            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
-        }
-        let request = request.body(whole(body)).map_err(|error| error.to_string())?;
+        let request = json_post(&self.url, self.token.as_deref(), body).map_err(|error| error.to_string())?;
         let response = self.client.send(&self.target, request).await.map_err(|error| error.to_string())?;
         let code = response.status();
         // Read, so that the connection can be used again.
