@@ -114,21 +114,39 @@ impl Moment {
 
     /// The text to the microsecond.
     pub fn to_micro_string(&self) -> String {
-        format!("{}.{:06}Z", self.local_text(), self.nanos / 1000)
+        let mut text = self.local_text();
+        text.push('.');
+        push_padded(&mut text, i64::from(self.nanos / 1000), 6);
+        text.push('Z');
+        text
     }
 
     fn local_text(&self) -> String {
         let (year, month, day) = date_of(self.seconds.div_euclid(DAY));
         let second = self.seconds.rem_euclid(DAY);
-        let sign = if year < 0 { "-" } else { "" };
-        format!(
-            "{sign}{:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}",
-            year.abs(),
-            second / 3600,
-            second / 60 % 60,
-            second % 60
-        )
+        let parts = [
+            (if year < 0 { "-" } else { "" }, year.abs(), 4),
+            ("-", month, 2),
+            ("-", day, 2),
+            ("T", second / 3600, 2),
+            (":", second / 60 % 60, 2),
+            (":", second % 60, 2),
+        ];
+        let mut text = String::with_capacity("2006-01-02T15:04:05.000000Z".len());
+        for (before, number, width) in parts {
+            text.push_str(before);
+            push_padded(&mut text, number, width);
+        }
+        text
     }
+}
+
+/// Appends a number with at least `width` digits, without the detour through `format!`: every write notes the time.
+fn push_padded(text: &mut String, number: i64, width: usize) {
+    let mut digits = itoa::Buffer::new();
+    let digits = digits.format(number);
+    text.extend(std::iter::repeat_n('0', width.saturating_sub(digits.len())));
+    text.push_str(digits);
 }
 
 /// The text to the second.

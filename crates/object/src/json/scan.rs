@@ -3,7 +3,7 @@
 
 use crate::value::Str;
 
-use super::MAX_DEPTH;
+use super::{MAX_DEPTH, plain_run};
 
 /// Where the text stops being JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -242,13 +242,10 @@ impl<'a> Scanner<'a> {
     pub fn string(&mut self) -> Result<Str, SyntaxError> {
         self.at += 1;
         let start = self.at;
-        loop {
-            match self.byte()? {
-                b'"' => break,
-                b'\\' => return self.long_string(start),
-                0x00..=0x1f => return self.refuse("in string literal"),
-                _ => self.at += 1,
-            }
+        match self.plain()? {
+            b'"' => {}
+            b'\\' => return self.long_string(start),
+            _ => return self.refuse("in string literal"),
         }
         let plain = &self.text[start..self.at];
         self.at += 1;
@@ -258,17 +255,36 @@ impl<'a> Scanner<'a> {
         })
     }
 
+    /// The string that begins here, which nobody wants to see.
+    pub fn skip_string(&mut self) -> Result<(), SyntaxError> {
+        self.at += 1;
+        loop {
+            match self.plain()? {
+                b'"' => break,
+                b'\\' => self.escape(&mut Vec::new())?,
+                _ => return self.refuse("in string literal"),
+            }
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    /// Goes on to what ends the string, begins an escape, or cannot stand in a string.
+    fn plain(&mut self) -> Result<u8, SyntaxError> {
+        self.at += plain_run(&self.text[self.at..], |byte| byte < 0x20 || matches!(byte, b'"' | b'\\'));
+        self.byte()
+    }
+
     fn long_string(&mut self, start: usize) -> Result<Str, SyntaxError> {
         let mut out = self.text[start..self.at].to_vec();
         loop {
-            match self.byte()? {
+            let plain = self.at;
+            let special = self.plain()?;
+            out.extend_from_slice(&self.text[plain..self.at]);
+            match special {
                 b'"' => break,
                 b'\\' => self.escape(&mut out)?,
-                0x00..=0x1f => return self.refuse("in string literal"),
-                byte => {
-                    out.push(byte);
-                    self.at += 1;
-                }
+                _ => return self.refuse("in string literal"),
             }
         }
         self.at += 1;

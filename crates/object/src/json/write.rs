@@ -1,5 +1,6 @@
 //! Writing JSON the way Go's encoder does: `<`, `>`, `&` and the two line separators escaped.
 
+use super::plain_run;
 use crate::value::{Map, Value};
 
 /// Appends the compact form of `value`.
@@ -43,37 +44,47 @@ fn write_map(map: &Map, out: &mut Vec<u8>) {
 /// Appends a string with its quotation marks.
 pub fn write_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
-    let bytes = text.as_bytes();
-    let mut done = 0;
-    for (at, byte) in bytes.iter().enumerate() {
-        let escape: &[u8] = match byte {
-            b'"' => b"\\\"",
-            b'\\' => b"\\\\",
-            b'\n' => b"\\n",
-            b'\r' => b"\\r",
-            b'\t' => b"\\t",
-            0x08 => b"\\b",
-            0x0c => b"\\f",
-            0x00..=0x1f | b'<' | b'>' | b'&' => b"",
-            // U+2028 and U+2029 are E2 80 A8 and E2 80 A9.
-            0xa8 | 0xa9 if at >= 2 && bytes[at - 2..at] == [0xe2, 0x80] => {
-                out.extend_from_slice(&bytes[done..at - 2]);
-                out.extend_from_slice(if *byte == 0xa8 { b"\\u2028" } else { b"\\u2029" });
-                done = at + 1;
-                continue;
-            }
-            _ => continue,
-        };
-        out.extend_from_slice(&bytes[done..at]);
-        if escape.is_empty() {
-            out.extend_from_slice(format!("\\u{byte:04x}").as_bytes());
-        } else {
-            out.extend_from_slice(escape);
+    let (bytes, mut done, mut at) = (text.as_bytes(), 0, 0);
+    loop {
+        at += plain_run(&bytes[at..], is_special);
+        let Some(&byte) = bytes.get(at) else { break };
+        at += 1;
+        let Some((escape, length)) = escape(&bytes[..at], byte) else { continue };
+        out.extend_from_slice(&bytes[done..at - length]);
+        out.extend_from_slice(escape);
+        if escape == UNICODE {
+            out.extend_from_slice(format!("{byte:04x}").as_bytes());
         }
-        done = at + 1;
+        done = at;
     }
     out.extend_from_slice(&bytes[done..]);
     out.push(b'"');
+}
+
+const UNICODE: &[u8] = b"\\u";
+
+/// Whether a byte cannot stand in a string as it is, or may be the end of something that cannot.
+fn is_special(byte: u8) -> bool {
+    byte < 0x20 || matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&' | 0xa8 | 0xa9)
+}
+
+/// What stands for the last byte of `text`, and how many bytes it stands for.
+fn escape(text: &[u8], last: u8) -> Option<(&'static [u8], usize)> {
+    let escape: &[u8] = match last {
+        b'"' => b"\\\"",
+        b'\\' => b"\\\\",
+        b'\n' => b"\\n",
+        b'\r' => b"\\r",
+        b'\t' => b"\\t",
+        0x08 => b"\\b",
+        0x0c => b"\\f",
+        // U+2028 and U+2029 are E2 80 A8 and E2 80 A9.
+        0xa8 if text.ends_with(b"\xe2\x80\xa8") => return Some((b"\\u2028", 3)),
+        0xa9 if text.ends_with(b"\xe2\x80\xa9") => return Some((b"\\u2029", 3)),
+        0xa8 | 0xa9 => return None,
+        _ => UNICODE,
+    };
+    Some((escape, 1))
 }
 
 /// A float as Go's encoder writes it: shortest digits, an exponent only for the very small and large.
