@@ -1,6 +1,7 @@
 //! Time and chance for a [`Registry`](mizzen_registry::Registry): those of the machine, and those of a simulation. The
 //! only place that reads the wall clock or asks for random bytes.
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -22,7 +23,35 @@ pub struct SystemRandom;
 
 impl Random for SystemRandom {
     fn fill(&self, bytes: &mut [u8]) {
-        getrandom::fill(bytes).expect("the system has random numbers");
+        POOL.with_borrow_mut(|pool| pool.fill(bytes));
+    }
+}
+
+thread_local! {
+    static POOL: RefCell<Pool> = const { RefCell::new(Pool { bytes: [0; POOL_SIZE], used: POOL_SIZE }) };
+}
+
+/// How many random bytes are fetched at once: asking the machine costs more than copying them.
+const POOL_SIZE: usize = 512;
+
+/// Random bytes that nobody has seen yet. Invariant: none is given out twice, or stays here after it was.
+struct Pool {
+    bytes: [u8; POOL_SIZE],
+    used: usize,
+}
+
+impl Pool {
+    fn fill(&mut self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(POOL_SIZE) {
+            if self.bytes.len() - self.used < chunk.len() {
+                getrandom::fill(&mut self.bytes).expect("the system has random numbers");
+                self.used = 0;
+            }
+            let fresh = &mut self.bytes[self.used..][..chunk.len()];
+            chunk.copy_from_slice(fresh);
+            fresh.fill(0);
+            self.used += chunk.len();
+        }
     }
 }
 
@@ -70,6 +99,26 @@ impl Random for Counter {
             let number = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
             let number = (number ^ (number >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             chunk.copy_from_slice(&number.to_le_bytes()[..chunk.len()]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn no_random_bytes_are_given_out_twice() {
+        let mut seen = HashSet::new();
+        for size in [8, 16, 500, 511, 512, 513, 2000] {
+            for _ in 0..40 {
+                let mut bytes = vec![0; size];
+                SystemRandom.fill(&mut bytes);
+                for chunk in bytes.chunks_exact(8) {
+                    assert!(chunk != [0; 8] && seen.insert(chunk.to_vec()), "{size}");
+                }
+            }
         }
     }
 }

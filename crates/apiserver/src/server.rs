@@ -27,7 +27,7 @@ use crate::health::HealthCheck;
 use crate::identity::User;
 use crate::metrics::Metrics;
 use crate::outgoing::{Client, Identity};
-use crate::token::{ServiceAccounts, Signatures, Signer};
+use crate::token::{ProvedTokens, ServiceAccounts, Signer};
 use crate::types::Types;
 use crate::verbs::Frames;
 
@@ -130,7 +130,7 @@ pub(crate) struct Inner {
     pub kubelets: Client,
     /// The watch events that were written last.
     pub frames: Arc<Frames>,
-    pub signatures: Signatures,
+    pub proved_tokens: ProvedTokens,
     pub webhooks: Webhooks,
     pub policies: Policies,
     pub aggregation: Aggregation,
@@ -186,7 +186,7 @@ impl Server {
             client,
             kubelets,
             frames: Arc::default(),
-            signatures: Signatures::default(),
+            proved_tokens: ProvedTokens::default(),
             webhooks,
             policies,
             aggregation,

@@ -3,7 +3,7 @@
 //! A token is a JWT. It holds as long as its account, and what it is bound to, are there under the same uid.
 
 mod legacy;
-mod signatures;
+mod proved;
 mod used;
 
 use std::fmt::Debug;
@@ -17,7 +17,8 @@ use crate::authenticate::{Bearer, Verdict};
 use crate::identity::User;
 use crate::jose::{PublicKey, Unverified, quoted};
 use crate::server::Inner;
-pub(crate) use signatures::Signatures;
+use proved::Proved;
+pub(crate) use proved::ProvedTokens;
 
 /// Who says that tokens are good unless somebody else is named.
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
@@ -89,6 +90,20 @@ fn encode(bytes: impl AsRef<[u8]>) -> String {
 /// Who shows a token; none if it is not one of a service account. `audiences` says whom the token must be for, at least
 /// one of them.
 pub(crate) fn authenticate(server: &Inner, text: &str, audiences: &[Str]) -> Verdict {
+    let Some(token) = server.proved_tokens.find(text, || read(server, text))? else { return Ok(None) };
+    let audiences = shared_audiences(&token.audiences, audiences)?;
+    let bound = &token.claims["kubernetes.io"];
+    if token.is_legacy {
+        legacy::check(server, text, bound)?;
+    } else {
+        check_time(&token.claims, server.registry.now())?;
+        check_account(server, bound)?;
+    }
+    Ok(Some(Bearer { user: token.user.clone(), audiences }))
+}
+
+/// What a token of a service account says, if we have signed it.
+fn read(server: &Inner, text: &str) -> Result<Option<Proved>, String> {
     let Some(mut token) = Unverified::parse(text) else { return Ok(None) };
     let accounts = &server.options.service_accounts;
     let issuer = token.claims["iss"].str();
@@ -96,21 +111,15 @@ pub(crate) fn authenticate(server: &Inner, text: &str, audiences: &[Str]) -> Ver
     if !is_legacy && !accounts.issuers.iter().any(|known| *known == issuer) {
         return Ok(None);
     }
-    if !server.signatures.is_good(text, || is_ours(server, &token)) {
+    if !is_ours(server, &token) {
         return Err("go-jose/go-jose: error in cryptographic primitive".into());
     }
+    let mut audiences = token.audiences();
     if is_legacy {
-        token.claims.set("aud", Value::List(accounts.audiences().iter().map(Value::from).collect()));
+        audiences = accounts.audiences().to_vec();
+        token.claims.set("kubernetes.io", legacy::bound(&token.claims)?);
     }
-    let audiences = shared_audiences(&token.audiences(), audiences)?;
-    if is_legacy {
-        let bound = legacy::check(server, text, &token.claims)?;
-        token.claims.set("kubernetes.io", bound);
-    } else {
-        check_time(&token.claims, server.registry.now())?;
-        check_account(server, &token.claims["kubernetes.io"])?;
-    }
-    Ok(Some(Bearer { user: user(&token.claims), audiences }))
+    Ok(Some(Proved { user: user(&token.claims), claims: token.claims, audiences, is_legacy }))
 }
 
 /// Whether one of our keys has signed a token.
@@ -181,9 +190,11 @@ fn invalidated() -> String {
     "service account token has been invalidated".into()
 }
 
+/// What tells whether an object is there and stays.
 fn find(server: &Inner, plural: &str, namespace: &str, name: &str) -> Option<Value> {
     let resource = server.catalog.get("", "v1", plural)?;
-    Some(server.registry.get(&resource, &Key::new(namespace, name), "").ok()?.value())
+    let object = server.registry.get(&resource, &Key::new(namespace, name), "").ok()?;
+    json::outline(&object.json, &["managedFields", "spec", "status"]).ok()
 }
 
 /// Whether an object should be gone by now.

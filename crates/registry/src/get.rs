@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use mizzen_object::Status;
+use mizzen_object::{Status, Str};
 use mizzen_store::{Expect, Record, Write};
 
-use crate::header::field_term;
+use crate::header::{field_term, selected};
 use crate::list::too_large;
 use crate::{Key, Object, Registry, Resource, parse_version};
 
@@ -20,6 +20,12 @@ impl Registry {
         let record = self.find(resource, key, version)?;
         let json = resource.present(&record).ok_or_else(needs_others)?;
         Ok(Object::of(json, record))
+    }
+
+    /// One of the fields by which objects of its kind are selected, without reading the object.
+    pub fn get_field(&self, resource: &Resource, key: &Key, field: &str) -> Result<Str, Status> {
+        let record = self.find(resource, key, "")?;
+        Ok(selected(resource, &record, field))
     }
 
     fn find(&self, resource: &Resource, key: &Key, version: &str) -> Result<Arc<Record>, Status> {

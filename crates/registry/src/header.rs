@@ -123,27 +123,24 @@ pub(crate) fn matches(
         return true;
     }
     let header = header(resource, record);
-    labels.matches(|key| header.label(key)) && matches_fields(resource, record, header, fields)
+    labels.matches(|key| header.label(key))
+        && fields
+            .terms
+            .iter()
+            .all(|(field, equal, wanted)| (selected(resource, record, field) == *wanted) == *equal)
 }
 
-fn matches_fields(resource: &Resource, record: &Record, header: &Header, fields: &FieldSelector) -> bool {
-    if fields.is_empty() {
-        return true;
-    }
-    let key = Key::of(&record.key);
-    let kind = resource.stored();
-    let value = |field: &str| -> Str {
-        match field {
-            "metadata.name" => key.name.clone(),
-            "metadata.namespace" => key.namespace.clone(),
-            _ => {
-                let at = kind.selectable.iter().position(|name| name == field);
-                let kept = at.and_then(|at| header.fields.get(at)).cloned();
-                kept.unwrap_or_else(|| converted_field(resource, record, field))
-            }
+/// The value of a record's selectable field.
+pub(crate) fn selected(resource: &Resource, record: &Record, field: &str) -> Str {
+    match field {
+        "metadata.name" => Key::of(&record.key).name,
+        "metadata.namespace" => Key::of(&record.key).namespace,
+        _ => {
+            let at = resource.stored().selectable.iter().position(|name| name == field);
+            let kept = at.and_then(|at| header(resource, record).fields.get(at)).cloned();
+            kept.unwrap_or_else(|| converted_field(resource, record, field))
         }
-    };
-    fields.terms.iter().all(|(field, equal, wanted)| (value(field) == *wanted) == *equal)
+    }
 }
 
 /// A field that only the asked-for version has.

@@ -17,8 +17,8 @@ pub(super) fn admit(attributes: &Attributes, object: &mut Value) -> Result<(), S
         return Ok(());
     }
     let namespaces = server.catalog.get("", "v1", "namespaces").ok_or_else(Status::no_such_resource)?;
-    let namespace = server.registry.get(&namespaces, &Key::new("", &path.namespace), "")?.value();
-    if namespace["status"]["phase"].str() != "Terminating" {
+    let phase = server.registry.get_field(&namespaces, &Key::new("", &path.namespace), "status.phase")?;
+    if phase != "Terminating" {
         return Ok(());
     }
     Err(terminating(attributes, object))

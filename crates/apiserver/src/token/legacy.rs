@@ -14,9 +14,8 @@ pub(super) const ISSUER: &str = "kubernetes/serviceaccount";
 /// The label of a secret whose token is to be used no more.
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
 
-/// Whether a token still holds. What it says of its account is returned as other tokens say it.
-pub(super) fn check(server: &Inner, token: &str, claims: &Value) -> Result<Value, String> {
-    let bound = bound(claims)?;
+/// Whether a token, which is bound as it says, still holds.
+pub(super) fn check(server: &Inner, token: &str, bound: &Value) -> Result<(), String> {
     let (namespace, secret_name) = (bound["namespace"].str(), bound["secret"]["name"].str());
     let (name, uid) = (bound["serviceaccount"]["name"].str(), bound["serviceaccount"]["uid"].str());
     let invalidated = || "Token has been invalidated".to_string();
@@ -40,15 +39,15 @@ pub(super) fn check(server: &Inner, token: &str, claims: &Value) -> Result<Value
             "the token in secret {namespace}/{secret_name} for service account {namespace}/{name} has been marked invalid. Use tokens from the TokenRequest API or manually created secret-based tokens, or remove the '{INVALID_SINCE}' label from the secret to temporarily allow use of this token"
         ));
     }
-    Ok(bound)
+    Ok(())
 }
 
 fn is_staying(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_null()
 }
 
-/// What a token says of its account and secret.
-fn bound(claims: &Value) -> Result<Value, String> {
+/// What a token says of its account and secret, as other tokens say it.
+pub(super) fn bound(claims: &Value) -> Result<Value, String> {
     let read = |claim: &str, name: &str| match claims[&*format!("kubernetes.io/serviceaccount/{claim}")].str()
     {
         "" => Err(format!("{name} claim is missing")),
