@@ -4,10 +4,9 @@
 use std::time::Duration;
 
 use http::Method;
-use http_body_util::BodyExt as _;
-use mizzen_apiserver::{Body, Server};
+use mizzen_apiserver::Server;
 use mizzen_object::{Value, time, value};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use crate::itself::{Client, KUBE_APISERVER};
 
@@ -15,17 +14,17 @@ const MAPS: &str = "/api/v1/namespaces/kube-system/configmaps";
 const NAME: &str = "kube-apiserver-legacy-service-account-token-tracking";
 /// How often it is made, at most: several servers must not fight over it.
 const EVERY: Duration = Duration::from_secs(30 * 60);
-/// How long to wait before the server is asked again.
-const PAUSE: Duration = Duration::from_secs(1);
+/// How often it is looked at. A watch would hear of every other ConfigMap as well.
+const LOOK: Duration = Duration::from_secs(10);
 
 /// Runs as long as the server does.
 pub async fn keep(server: Server) {
     let mut tracking = Tracking { client: Client::new(&server, KUBE_APISERVER), server, made: None };
     loop {
-        if let Err(error) = tracking.follow().await {
+        if let Err(error) = tracking.ensure().await {
             tracing::debug!(%error, "cannot say since when tokens are tracked");
         }
-        sleep(PAUSE).await;
+        sleep(LOOK).await;
     }
 }
 
@@ -37,35 +36,13 @@ struct Tracking {
 }
 
 impl Tracking {
-    /// Looks whenever something has changed, until the watch ends.
-    async fn follow(&mut self) -> Result<(), String> {
-        let mut events = self.watch().await?;
-        loop {
-            let wait = self.ensure().await?;
-            // If nothing happens, it is time for another look.
-            if let Ok(None) = timeout(wait, events.frame()).await {
-                return Ok(());
-            }
-        }
-    }
-
-    async fn watch(&self) -> Result<Body, String> {
-        let path = format!("{MAPS}?watch=true&fieldSelector=metadata.name={NAME}");
-        let answer = self.client.send(Method::GET, &path, None).await?;
-        match answer.status().as_u16() {
-            200 => Ok(answer.into_body()),
-            code => Err(format!("cannot watch: {code}")),
-        }
-    }
-
-    /// Makes it, or puts it right. Says how long to wait before another look.
-    async fn ensure(&mut self) -> Result<Duration, String> {
+    /// Makes it, or puts it right.
+    async fn ensure(&mut self) -> Result<(), String> {
         let own = format!("{MAPS}/{NAME}");
         let (code, map) = self.client.call(Method::GET, &own, None).await?;
         let today = self.server.registry().timestamp()[..10].to_owned();
-        let since_made = self.made.map_or(EVERY, |made| made.elapsed());
         match code {
-            404 if since_made < EVERY => return Ok(EVERY - since_made),
+            404 if self.made.is_some_and(|made| made.elapsed() < EVERY) => {}
             404 => {
                 self.client.call(Method::POST, MAPS, Some(&since(&today))).await?;
                 self.made = Some(Instant::now());
@@ -73,7 +50,7 @@ impl Tracking {
             _ if is_day(map["data"]["since"].str()) => {}
             _ => drop(self.client.call(Method::PUT, &own, Some(&corrected(map, &today))).await?),
         }
-        Ok(EVERY)
+        Ok(())
     }
 }
 
@@ -96,6 +73,41 @@ fn is_day(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mizzen_apiserver::Options;
+    use mizzen_apiserver::seams::{Counter, VirtualClock};
+    use mizzen_registry::{Registry, Store};
+    use std::sync::Arc;
+
+    /// What it says, if it is there.
+    async fn said(client: &Client) -> String {
+        let (_, map) = client.call(Method::GET, &format!("{MAPS}/{NAME}"), None).await.unwrap();
+        map["data"]["since"].str().into()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_spoilt_is_put_right_and_what_was_deleted_is_made_again_later() {
+        let clock = Arc::new(VirtualClock::starting_at(1_700_000_000));
+        let registry =
+            Registry::new(Store::in_memory(Default::default()), clock, Arc::new(Counter::default()));
+        let server = Server::new(registry, Options::default());
+        let client = Client::new(&server, KUBE_APISERVER);
+        let namespace = value!({ "metadata": { "name": "kube-system" } });
+        client.call(Method::POST, "/api/v1/namespaces", Some(&namespace)).await.unwrap();
+        tokio::spawn(keep(server.clone()));
+        sleep(LOOK).await;
+        assert_eq!(said(&client).await, "2023-11-14");
+
+        let own = format!("{MAPS}/{NAME}");
+        client.call(Method::PUT, &own, Some(&since("yesterday"))).await.unwrap();
+        sleep(2 * LOOK).await;
+        assert_eq!(said(&client).await, "2023-11-14");
+
+        client.call(Method::DELETE, &own, None).await.unwrap();
+        sleep(2 * LOOK).await;
+        assert_eq!(said(&client).await, "", "another server may have deleted it on purpose");
+        sleep(EVERY).await;
+        assert_eq!(said(&client).await, "2023-11-14");
+    }
 
     #[test]
     fn a_day_is_one_that_was() {
