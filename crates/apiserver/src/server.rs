@@ -303,3 +303,26 @@ impl Inner {
         f64::from(u32::from_le_bytes(bytes)) / f64::from(u32::MAX) < chance
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seams::{SystemRandom, WallClock};
+    use mizzen_registry::Store;
+
+    #[test]
+    fn a_server_that_nobody_holds_is_gone() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let server = runtime.block_on(async {
+            let store = Store::in_memory(Default::default());
+            let registry = Registry::new(store, Arc::new(WallClock), Arc::new(SystemRandom));
+            let server = Server::new(registry, Options::default());
+            server.start().await;
+            let (code, _) = server.ask("GET", "/api/v1/namespaces", None).await;
+            assert_eq!(code, 200);
+            Arc::downgrade(&server.0)
+        });
+        drop(runtime);
+        assert_eq!(server.strong_count(), 0);
+    }
+}

@@ -80,7 +80,8 @@ pub const LEGACY: &[(&str, &str)] = data![
     "legacy/rbac.authorization.k8s.io.kinds",
 ];
 
-/// Every built-in kind, and the types that belong to none of them.
+/// Every built-in kind, and the types that belong to none of them. Clones share them.
+#[derive(Clone)]
 pub struct Catalog {
     /// The kinds that are served.
     pub kinds: Vec<Kind>,
@@ -122,12 +123,14 @@ fn with(old: Option<&Value>, change: impl FnOnce(&Value)) {
     }
 }
 
-/// The kinds of the Kubernetes release that we are.
+/// The kinds of the Kubernetes release that we are. They are read once: types that have themselves as a part live as long as
+/// the program.
 ///
 /// # Panics
 /// If a data file that this crate ships does not parse, which its tests rule out.
 pub fn catalog() -> Catalog {
-    read(DATA.iter().copied())
+    static READ: LazyLock<Catalog> = LazyLock::new(|| read(DATA.iter().copied()));
+    READ.clone()
 }
 
 /// The same, and the versions that it had once: each is kept as a kind of [`catalog`].
@@ -135,7 +138,8 @@ pub fn catalog() -> Catalog {
 /// # Panics
 /// As [`catalog`] does.
 pub fn legacy_catalog() -> Catalog {
-    read(DATA.iter().chain(LEGACY).copied())
+    static READ: LazyLock<Catalog> = LazyLock::new(|| read(DATA.iter().chain(LEGACY).copied()));
+    READ.clone()
 }
 
 fn read(files: impl Iterator<Item = (&'static str, &'static str)> + Clone) -> Catalog {

@@ -12,7 +12,7 @@ mod served;
 pub use follow::Listed;
 pub use served::{Served, ServedKind};
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use kube::Client;
@@ -47,6 +47,31 @@ pub trait Listener: Send + Sync {
 
     /// The server has other kinds than before.
     fn served(&self) {}
+}
+
+/// Somebody who holds the census: it must not hold them in turn, or neither would ever go.
+impl<L: Listener> Listener for Weak<L> {
+    fn replaced(&self, of: &Resource, objects: Listed) {
+        if let Some(listener) = self.upgrade() {
+            listener.replaced(of, objects);
+        }
+    }
+
+    fn changed(&self, of: &Resource, object: &Value) {
+        self.upgrade().iter().for_each(|listener| listener.changed(of, object));
+    }
+
+    fn gone(&self, of: &Resource, object: &Value) {
+        self.upgrade().iter().for_each(|listener| listener.gone(of, object));
+    }
+
+    fn forgotten(&self, of: &Resource) {
+        self.upgrade().iter().for_each(|listener| listener.forgotten(of));
+    }
+
+    fn served(&self) {
+        self.upgrade().iter().for_each(|listener| listener.served());
+    }
 }
 
 /// Follows everything, once for all who listen. Cheap to clone.

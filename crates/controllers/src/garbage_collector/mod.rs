@@ -62,7 +62,7 @@ pub fn start(context: &Context) -> Work {
         to_orphan: Queue::new("garbage_collector_attempt_to_orphan"),
         puzzling: Mutex::default(),
     });
-    census.listen(collector.clone());
+    census.listen(Arc::new(Arc::downgrade(&collector)));
     let work = Work::default().and(census.clone().run());
     let work = (0..DELETERS).fold(work, |work, _| work.and(collector.clone().delete_all(census.clone())));
     (0..ORPHANERS).fold(work, |work, _| work.and(collector.clone().orphan_all(census.clone())))

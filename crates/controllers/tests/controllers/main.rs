@@ -28,6 +28,7 @@ mod root_ca;
 mod service_account_tokens;
 mod serviceaccount;
 mod statefulset;
+mod stop;
 mod storage_version_migration;
 mod ttl;
 mod ttl_after_finished;

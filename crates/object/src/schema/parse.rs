@@ -12,7 +12,7 @@ use crate::names::GroupVersionKind;
 use crate::value::Str;
 
 /// Everything that the data files describe.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Schemas {
     /// The types by full name: `core/v1.PodSpec`.
     pub types: HashMap<Str, Arc<Struct>>,
