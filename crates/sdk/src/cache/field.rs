@@ -3,11 +3,11 @@
 
 use std::fmt;
 
-use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
 /// The value at a path; none if there is no such field.
-pub(super) fn read<T: DeserializeOwned>(
-    text: &[u8],
+pub(crate) fn read<'a, T: Deserialize<'a>>(
+    text: &'a [u8],
     path: &[impl AsRef<str>],
 ) -> Result<Option<T>, serde_json::Error> {
     let path: Vec<&str> = path.iter().map(AsRef::as_ref).collect();
@@ -24,7 +24,7 @@ struct Seek<'a, T> {
     found: &'a mut Option<T>,
 }
 
-impl<'de, T: DeserializeOwned> DeserializeSeed<'de> for Seek<'_, T> {
+impl<'de, T: Deserialize<'de>> DeserializeSeed<'de> for Seek<'_, T> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -36,7 +36,7 @@ impl<'de, T: DeserializeOwned> DeserializeSeed<'de> for Seek<'_, T> {
     }
 }
 
-impl<'de, T: DeserializeOwned> Visitor<'de> for Seek<'_, T> {
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Seek<'_, T> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {

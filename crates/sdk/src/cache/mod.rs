@@ -25,7 +25,7 @@
 //! Invariant: a reader sees objects and indexes of one moment.
 
 mod entry;
-mod field;
+pub(crate) mod field;
 mod index;
 mod lister;
 mod store;

@@ -10,7 +10,7 @@ use kube::core::{Request, Status};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::cache::{Entry, Version};
+use crate::cache::{Entry, Version, field};
 use crate::fifo::Delta;
 
 /// How the first state is fetched.
@@ -235,24 +235,10 @@ fn read_page<K>(text: &str, forget: bool) -> Result<Page<K>, WatchError> {
     Ok(Page { entries, version: list.metadata.resource_version, next: list.metadata.r#continue })
 }
 
-/// Where in a text it is said who owns which field.
-#[derive(Deserialize)]
-struct Owned<'a> {
-    #[serde(borrow)]
-    metadata: Option<Managed<'a>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Managed<'a> {
-    #[serde(borrow)]
-    managed_fields: Option<&'a RawValue>,
-}
-
 fn read_entry<K>(object: &RawValue, forget: bool) -> Result<Entry<K>, serde_json::Error> {
     let text = object.get();
-    let managed = match forget {
-        true => serde_json::from_str::<Owned>(text)?.metadata.and_then(|metadata| metadata.managed_fields),
+    let managed: Option<&RawValue> = match forget {
+        true => field::read(text.as_bytes(), &["metadata", "managedFields"])?,
         false => None,
     };
     let Some(managed) = managed.map(RawValue::get) else { return Entry::of_json(text.as_bytes()) };
