@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use mizzen_object::{Str, Value, time, value};
-use mizzen_sdk::Object;
 use mizzen_sdk::api::{Api, DeleteOptions};
 use mizzen_sdk::event::Severity;
 use mizzen_sdk::resource::{PODS, RESOURCE_CLAIMS};
 use mizzen_sdk::write::is_not_found;
+use mizzen_sdk::{Object, condition};
 use tokio::sync::mpsc::Sender;
 use tokio::task::JoinSet;
 
@@ -199,6 +199,6 @@ impl Eviction {
             "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": message
         });
         let condition = renewed(&object, condition, &self.now)?;
-        Some(value!({"status": {"conditions": [condition]}}))
+        Some(value!({"status": (condition::added(&object, condition))}))
     }
 }

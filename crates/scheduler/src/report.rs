@@ -5,11 +5,11 @@
 use std::sync::Arc;
 
 use mizzen_object::{Str, Value, time, value};
-use mizzen_sdk::Object;
 use mizzen_sdk::api::{Api, Patch};
 use mizzen_sdk::resource::PODS;
 use mizzen_sdk::seam::Clock;
 use mizzen_sdk::write::is_not_found;
+use mizzen_sdk::{Object, condition};
 use tokio::sync::mpsc::Sender;
 
 use crate::HashMap;
@@ -100,7 +100,7 @@ fn change(report: &Report, now: &str) -> Option<Value> {
             "reason": (condition.reason), "message": (&condition.message)
         });
         if let Some(condition) = renewed(&object, new, now) {
-            status.set("conditions", vec![condition]);
+            status = condition::added(&object, condition);
         }
     }
     match &report.nominated {

@@ -11,6 +11,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
+use mizzen_object::{Value, value};
 
 /// The condition of a type.
 pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
@@ -62,4 +63,16 @@ pub fn remove(conditions: &mut Vec<Condition>, type_: &str) -> bool {
     let before = conditions.len();
     conditions.retain(|condition| condition.type_ != type_);
     conditions.len() != before
+}
+
+/// The change of a status (a strategic merge patch) by which an object has this condition, too. A new one comes last:
+/// merging alone would put it first.
+pub fn added(object: &Value, condition: Value) -> Value {
+    let known = object["status"]["conditions"].list().iter();
+    let mut types: Vec<&Value> = known.map(|known| &known["type"]).collect();
+    if !types.contains(&&condition["type"]) {
+        types.push(&condition["type"]);
+    }
+    let order: Vec<Value> = types.into_iter().map(|type_| value!({ "type": (type_.clone()) })).collect();
+    value!({ "$setElementOrder/conditions": order, "conditions": [(condition)] })
 }

@@ -218,9 +218,8 @@ impl DaemonSets {
             let Some(daemon_sets) = daemon_sets.upgrade() else { return };
             let keys = match &event {
                 Event::Updated { old, new } if is_same_to_daemons(old, new) => Vec::new(),
-                Event::Deleted { .. } => {
-                    daemon_sets.sets.store().list().iter().map(|set| set.key().clone()).collect()
-                }
+                // Kubernetes: a set hears of it when the pods there are collected.
+                Event::Deleted { .. } => Vec::new(),
                 event => daemon_sets.concerned(event.object()),
             };
             keys.into_iter().for_each(|key| todo.add(key));

@@ -34,18 +34,22 @@ pub fn shrink_old(deployment: &Object, sets: &Sets) -> Vec<Resize> {
         return Vec::new();
     }
     let mut sizes: Vec<i64> = old.iter().map(|set| replicas(set)).collect();
-    let mut steps = drop_unavailable(&old, &mut sizes, n_spare);
-    let n_available: i64 = old.iter().chain([new]).map(|set| available(set)).sum();
-    steps.extend(drop_available(&old, &mut sizes, n_available - min_available));
+    let (mut steps, is_known) = drop_unavailable(&old, &mut sizes, n_spare);
+    if is_known {
+        let n_available: i64 = old.iter().chain([new]).map(|set| available(set)).sum();
+        steps.extend(drop_up_to(&old, &mut sizes, n_available - min_available, |_, size| size));
+    }
     steps
 }
 
-fn drop_unavailable(old: &[Set], sizes: &mut [i64], n_spare: i64) -> Vec<Resize> {
-    drop_up_to(old, sizes, n_spare, |set, size| size - available(set))
-}
-
-fn drop_available(old: &[Set], sizes: &mut [i64], n_spare: i64) -> Vec<Resize> {
-    drop_up_to(old, sizes, n_spare, |_, size| size)
+/// Also whether all sets up to where enough was dropped have told their numbers since their size changed. One that
+/// claims more available pods than it shall have would count for pods that go.
+fn drop_unavailable(old: &[Set], sizes: &mut [i64], n_spare: i64) -> (Vec<Resize>, bool) {
+    let n_known = old.iter().take_while(|set| replicas(set) >= available(set)).count();
+    let unavailable = |set: &Set, size| size - available(set);
+    let steps = drop_up_to(&old[..n_known], sizes, n_spare, unavailable);
+    let n_dropped: i64 = old[..n_known].iter().zip(sizes).map(|(set, size)| replicas(set) - *size).sum();
+    (steps, n_known == old.len() || n_dropped >= n_spare)
 }
 
 /// Takes `n` pods away, from the oldest set on, of each as many as `most` says.
@@ -108,6 +112,18 @@ mod tests {
     fn pods_that_serve_nobody_go_first_and_are_told_apart() {
         check("2", &[set("old", 1, 10, 8)], set("new", 2, 0, 0), &[("old", 8)]);
         check("4", &[set("old", 1, 10, 9)], set("new", 2, 0, 0), &[("old", 9), ("old", 6)]);
+    }
+
+    #[test]
+    fn nothing_shrinks_because_of_a_set_whose_numbers_are_of_before() {
+        check("7", &[set("old", 1, 5, 8)], set("new", 2, 3, 0), &[]);
+        check("7", &[set("a", 1, 4, 2), set("b", 2, 5, 8)], set("new", 3, 3, 0), &[("a", 2)]);
+        check(
+            "0",
+            &[set("a", 1, 3, 2), set("b", 2, 5, 8)],
+            set("new", 3, 3, 3),
+            &[("a", 2), ("a", 0), ("b", 4)],
+        );
     }
 
     #[test]

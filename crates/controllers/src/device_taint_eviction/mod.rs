@@ -10,6 +10,7 @@ use std::time::Duration;
 use mizzen_object::{Value, value};
 use mizzen_sdk::api::{DeleteOptions, Patch};
 use mizzen_sdk::cache::{Entry, IndexFunction};
+use mizzen_sdk::condition::added;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::queue::Queue;
@@ -177,7 +178,8 @@ impl Evictions {
                 "reason": REASON,
                 "message": "Device Taint manager: deleting due to NoExecute taint",
             });
-            let change = value!({"metadata": {"uid": (pod.uid())}, "status": {"conditions": [(condition)]}});
+            let status = added(pod, condition);
+            let change = value!({"metadata": {"uid": (pod.uid())}, "status": status});
             api.patch(&PODS, &key, "status", Patch::Strategic, &change).await?;
         }
         api.delete(&PODS, &key, &DeleteOptions { uid: Some(pod.uid()), ..DeleteOptions::default() }).await?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mizzen_object::{Value, value};
-use mizzen_sdk::Object;
+use mizzen_sdk::{Object, condition};
 use tokio::time::Instant;
 
 /// How long a node may be unknown before its pods are given up: a cache may be behind.
@@ -69,10 +69,12 @@ pub fn failure(pod: &Object, is_orphan: bool, now: &str) -> Option<Value> {
         return None;
     }
     let generation = pod.at("metadata.generation").int();
-    let mut status = value!({"phase": "Failed", "observedGeneration": generation});
-    if is_orphan {
-        status.set("conditions", vec![disruption(pod, generation, now)]);
-    }
+    let mut status = match is_orphan {
+        true => condition::added(pod, disruption(pod, generation, now)),
+        false => value!({}),
+    };
+    status.set("phase", "Failed");
+    status.set("observedGeneration", generation);
     Some(value!({"metadata": {"uid": (pod.uid())}, "status": status}))
 }
 

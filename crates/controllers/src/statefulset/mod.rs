@@ -64,8 +64,8 @@ pub fn start(context: &Context) -> Work {
             retention::waiting(&claim).into_iter().for_each(|key| todo.add(key));
         }
     });
+    // Kubernetes: nobody looks at a set because of its revisions.
     wake::owners(&pods, &sets, &STATEFUL_SETS, &queue);
-    wake::owners(&history.revisions, &sets, &STATEFUL_SETS, &queue);
     let sets = StatefulSets {
         context,
         sets,

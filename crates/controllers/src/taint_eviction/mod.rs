@@ -14,7 +14,7 @@ use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::{NODES, PODS};
 use mizzen_sdk::write::is_not_found;
-use mizzen_sdk::{Key, Object};
+use mizzen_sdk::{Key, Object, condition};
 
 use crate::{After, Context, Error, Reconcile, Work, pod_index, taint};
 use plan::{Known, Plan, Verdict};
@@ -122,7 +122,8 @@ impl Evictions {
     async fn mark_and_delete(&self, pod: &Object) -> Result<(), Error> {
         let (api, key) = (&self.context.api, pod.key());
         if let Some(condition) = plan::condition(pod, &self.context.now_text()) {
-            let patch = value!({"metadata": {"uid": (pod.uid())}, "status": {"conditions": [(condition)]}});
+            let status = condition::added(pod, condition);
+            let patch = value!({"metadata": {"uid": (pod.uid())}, "status": status});
             api.patch(&PODS, &key, "status", Patch::Strategic, &patch).await?;
         }
         api.delete(&PODS, &key, &DeleteOptions { uid: Some(pod.uid()), ..DeleteOptions::default() }).await?;

@@ -136,6 +136,12 @@ async fn a_daemon_that_waits_for_a_node_that_is_gone_goes() {
     let cluster = begin(&["n1", "n2"], "{}").await;
     cluster.delete(&NODES, "n2").await;
     cluster.settle().await;
+    assert_eq!(pods(&cluster).await, "n1:1 n2:1", "nobody told the set");
+    // The scheduler says of a pod that it finds no node for it.
+    let pod = cluster.list(&PODS, "default").await.remove(0).key().to_string();
+    let condition = value!({"type": "PodScheduled", "status": "False"});
+    cluster.change_status(&PODS, &pod, |status| status.set("conditions", vec![condition])).await;
+    cluster.settle().await;
     assert_eq!((pods(&cluster).await, status(&cluster).await), ("n1:1".into(), "1 1 0 0 1 0 1".into()));
 }
 

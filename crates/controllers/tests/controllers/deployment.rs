@@ -86,6 +86,17 @@ async fn set_of(cluster: &Cluster, image: &str) -> Object {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_owns_which_field_of_a_set_is_still_known_after_it_was_resized() {
+    let cluster = ready(1, "").await;
+    change(&cluster, |spec| spec.set("replicas", 3)).await;
+    for set in cluster.list(&REPLICA_SETS, "default").await {
+        let managed = set["metadata"]["managedFields"].list();
+        let owned: Vec<_> = managed.iter().map(|entry| entry["subresource"].str()).collect();
+        assert_eq!(owned, ["", "status"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deployment_comes_up_and_says_so() {
     let cluster = Cluster::with(LOOPS).await;
     cluster.create(&web(2, "")).await;

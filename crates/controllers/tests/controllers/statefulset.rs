@@ -283,6 +283,17 @@ async fn revisions_are_kept_numbered_anew_and_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_revision_that_somebody_deletes_is_missed_when_the_set_is_looked_at() {
+    let cluster = begin("{replicas: 0}").await;
+    let name = cluster.list(&CONTROLLER_REVISIONS, "default").await[0].name().to_string();
+    cluster.delete(&CONTROLLER_REVISIONS, &format!("default/{name}")).await;
+    cluster.settle().await;
+    assert_eq!(revisions(&cluster).await, [0; 0]);
+    change(&cluster, |spec| spec.set("minReadySeconds", 1)).await;
+    assert_eq!(revisions(&cluster).await, [1]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_taken_name_makes_a_revision_look_for_another() {
     let first = begin("{replicas: 0}").await;
     let name = first.list(&CONTROLLER_REVISIONS, "default").await[0].name().to_string();

@@ -43,6 +43,8 @@ pub struct Told {
     pub count: u32,
     /// When it happened first.
     pub first: Timestamp,
+    /// Whether it stands for many that differ in their message.
+    pub combined: bool,
 }
 
 pub(super) struct Correlator {
@@ -87,10 +89,13 @@ impl Correlator {
         if self.is_spam(&occurrence) {
             return None;
         }
-        if self.is_one_of_many(&occurrence) {
-            occurrence.note.message = format!("(combined from similar events): {}", occurrence.note.message);
+        let combined = self.is_one_of_many(&occurrence);
+        if combined {
+            let note = &mut occurrence.note;
+            note.message = format!("(combined from similar events): {}", note.message);
+            (note.related, note.annotations) = (None, Default::default());
         }
-        Some(self.count(occurrence))
+        Some(self.count(occurrence, combined))
     }
 
     fn is_spam(&mut self, occurrence: &Occurrence) -> bool {
@@ -113,16 +118,18 @@ impl Correlator {
         if occurrence.at.as_second() - similar.since.as_second() > self.limits.similar_seconds {
             *similar = fresh();
         }
+        similar.since = occurrence.at;
         let message = &occurrence.note.message;
-        if !similar.messages.contains(message) && similar.messages.len() < self.limits.similar {
+        let is_new = !similar.messages.contains(message);
+        let is_full = similar.messages.len() + 1 >= self.limits.similar;
+        if is_new && !is_full {
             similar.messages.push(message.clone());
         }
-        similar.since = occurrence.at;
-        similar.messages.len() >= self.limits.similar
+        // Kubernetes: what was told apart before stays so (client-go forgets one of those messages, any of them).
+        is_new && is_full
     }
 
-    fn count(&mut self, occurrence: Occurrence) -> Told {
-        let combined = occurrence.note.message.starts_with("(combined");
+    fn count(&mut self, occurrence: Occurrence, combined: bool) -> Told {
         let message = if combined { "" } else { &occurrence.note.message };
         // Two containers of a pod have a history each.
         let part = occurrence.regarding.field_path.as_deref().unwrap_or_default();
@@ -133,7 +140,7 @@ impl Correlator {
             Known { name: event_name(&occurrence, *named), count: 0, first: occurrence.at }
         });
         known.count += 1;
-        Told { name: known.name.clone(), count: known.count, first: known.first, occurrence }
+        Told { name: known.name.clone(), count: known.count, first: known.first, combined, occurrence }
     }
 }
 

@@ -219,6 +219,8 @@ fn event(told: &Told) -> Event {
 
 fn core_event(told: &Told) -> CoreEvent {
     let occurrence = &told.occurrence;
+    // Kubernetes: who reports is said in the source alone where many events are one.
+    let reporter = |name: &String| Some(if told.combined { String::new() } else { name.clone() });
     CoreEvent {
         metadata: metadata(told),
         involved_object: occurrence.regarding.clone(),
@@ -233,8 +235,8 @@ fn core_event(told: &Told) -> CoreEvent {
         last_timestamp: Some(Time(occurrence.at)),
         count: Some(told.count as i32),
         type_: Some(occurrence.note.severity.as_str().into()),
-        reporting_component: Some(occurrence.controller.clone()),
-        reporting_instance: Some(occurrence.instance.clone()),
+        reporting_component: reporter(&occurrence.controller),
+        reporting_instance: reporter(&occurrence.instance),
         ..CoreEvent::default()
     }
 }

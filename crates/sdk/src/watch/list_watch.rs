@@ -244,7 +244,8 @@ fn read_entry<K>(object: &RawValue, forget: bool) -> Result<Entry<K>, serde_json
     let Some(managed) = managed.map(RawValue::get) else { return Entry::of_json(text.as_bytes()) };
     let start = managed.as_ptr() as usize - text.as_ptr() as usize;
     let (before, after) = (&text[..start], &text[start + managed.len()..]);
-    Entry::of_json([before, "[]", after].concat().into_bytes())
+    // An empty list would make the server forget it as well, once the object is written back.
+    Entry::of_json([before, "null", after].concat().into_bytes())
 }
 
 /// A watch that runs.
@@ -357,7 +358,7 @@ mod tests {
     fn who_owns_which_field_is_forgotten_if_nobody_asks() {
         let text =
             r#"{"metadata":{"name":"a","managedFields": [{"manager":"]"}] ,"uid":"u"},"managedFields":1}"#;
-        let less = r#"{"metadata":{"name":"a","managedFields": [] ,"uid":"u"},"managedFields":1}"#;
+        let less = r#"{"metadata":{"name":"a","managedFields": null ,"uid":"u"},"managedFields":1}"#;
         check(text, true, less);
         check(text, false, text);
         check(r#"{"spec":{}}"#, true, r#"{"spec":{}}"#);

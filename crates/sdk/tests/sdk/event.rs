@@ -67,16 +67,37 @@ async fn the_same_again_is_counted() {
 #[tokio::test(start_paused = true)]
 async fn many_that_differ_only_in_their_message_become_one() {
     let limits = Limits { similar: 3, ..Limits::default() };
-    let heard = hear(limits, (1..=5).map(|number| format!("m{number}"))).await;
+    let heard = hear(limits, ["m1", "m2", "m3", "m4", "m1", "m5"].map(String::from)).await;
     let combined = "(combined from similar events): ";
     let expected = [
         "m1 x1".into(),
         "m2 x1".into(),
         format!("{combined}m3 x1"),
         format!("{combined}m4 x2"),
+        "m1 x2".into(),
         format!("{combined}m5 x3"),
     ];
     assert_eq!(heard, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_reports_many_that_became_one_is_said_in_the_source_alone() {
+    let wire = Wire::new().await;
+    let limits = Limits { similar: 2, ..Limits::default() };
+    let sink = Box::new(ApiSink::core(wire.client()));
+    let broadcaster = Broadcaster::with(vec![sink], limits, Hands::default().clock());
+    let recorder = broadcaster.recorder("tester", "");
+    for message in ["one", "two"] {
+        recorder.record(&object("a"), Note::normal("Tested", "Testing", message).related(object("b")));
+    }
+    broadcaster.stop().await;
+    let list = wire.send("GET", "/api/v1/events", Value::Null).await;
+    let mut events: Vec<_> = list["items"].as_array().unwrap().iter().collect();
+    events.sort_by_key(|event| event["message"].to_string());
+    let reporters: Vec<_> = events.iter().map(|event| &event["reportingComponent"]).collect();
+    assert_eq!(reporters, ["", "tester"]);
+    assert!(events.iter().all(|event| event["source"]["component"] == "tester"));
+    assert!(events[0]["related"].is_null() && events[1]["related"].is_object());
 }
 
 #[tokio::test(start_paused = true)]

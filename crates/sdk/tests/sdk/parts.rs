@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ObjectMeta};
 use kube::core::GroupVersionKind;
+use mizzen_object::value;
 use mizzen_sdk::discover::{self, Mapper, ScaleClient, ScaleError, Scheme, SchemeError};
 use mizzen_sdk::expectations::Expectations;
 use mizzen_sdk::owner::{self, OwnError};
@@ -111,6 +112,19 @@ fn a_condition_keeps_its_time_until_its_status_changes() {
     assert_eq!(conditions[0].last_transition_time.0, at(4));
     assert!(condition::is_false(&conditions, "Ready") && !condition::is_true(&conditions, "Ready"));
     assert!(condition::remove(&mut conditions, "Ready") && condition::find(&conditions, "Ready").is_none());
+}
+
+#[test]
+fn a_condition_that_is_added_comes_after_those_that_are_there() {
+    let object = value!({"status": {"conditions": [{"type": "Ready"}, {"type": "Known"}]}});
+    let order = |type_: &str| {
+        let change = condition::added(&object, value!({"type": type_, "status": "True"}));
+        assert_eq!(change["conditions"].list().len(), 1);
+        let order = change["$setElementOrder/conditions"].list().iter();
+        order.map(|named| named["type"].str().to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(order("Another"), ["Ready", "Known", "Another"]);
+    assert_eq!(order("Known"), ["Ready", "Known"]);
 }
 
 const PATH: &str = "/api/v1/namespaces/default/configmaps";
