@@ -4,18 +4,18 @@
 //! they → is it for another server → what do they send → the verb → the form of the answer → what we count.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use mizzen_object::Status;
 use mizzen_object::seam::uuid;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 use crate::aggregation::{self, Streams};
 use crate::answer::{self, Accept, Answer};
 use crate::audit::{self, Layer};
-use crate::authenticate::{Caller, authenticate};
+use crate::authenticate::{Caller, Claim, authenticate};
+use crate::deadline::Deadline;
 use crate::fairness::Turn;
 use crate::identity::User;
 use crate::metrics::Observed;
@@ -27,6 +27,11 @@ use crate::{access, pages, verbs};
 
 /// By which a request can be found again.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+
+/// What somebody is told whose request took too long. Kubernetes: a Status that is no object, and says that it is text
+/// (server/filters/timeout.go).
+const TOO_SLOW: &str = "{\"metadata\":{},\"status\":\"Failure\",\"message\":\"Timeout: request did not complete within \
+    the allotted timeout\",\"reason\":\"Timeout\",\"details\":{},\"code\":504}\n";
 
 pub(crate) async fn answer(
     server: &Arc<Inner>,
@@ -60,22 +65,16 @@ async fn go(
     }
     let started = Instant::now();
     let Caller { claim, address } = caller;
-    let (user, refused) = match authenticate(server, claim, uri.path(), &headers).await {
-        Ok(user) => (user, None),
-        Err(status) => (User::anonymous(), Some(status)),
-    };
+    let deadline = Deadline::new(started, server.options.request_timeout);
     let (target, query) = (Target::parse(&uri), Query::parse(&uri));
-    let (record, turn) = (Default::default(), Turn::default());
+    let (user, record, turn) = (User::default(), Default::default(), Turn::default());
     let mut request =
-        Request { method, target, query, headers, body, user, uri, streams, address, record, turn };
+        Request { method, target, query, headers, body, user, uri, streams, address, deadline, record, turn };
+    let refused = identify(server, claim, &mut request).await.err();
     if let Some(mut answer) = audit::begin(server, &mut request, refused.is_none(), started).await {
         mark(server, &request.headers, &mut answer);
         return answer;
     }
-    let refused = match refused {
-        None => act_as(server, &mut request).await.err(),
-        refused => refused,
-    };
     let observed = Observed::new(server, &request);
     let _inflight = server.metrics.begin(&observed);
     let answer = match refused {
@@ -112,26 +111,31 @@ fn mark(server: &Inner, headers: &HeaderMap, answer: &mut Answer) {
     server.options.http.browsers.mark(headers, answer);
 }
 
-/// Makes the request that of whom it names. Who is asked whether it may, may take too long.
-async fn act_as(server: &Inner, request: &mut Request) -> Result<(), Status> {
-    let limit = Duration::from_secs(server.options.request_timeout);
-    match timeout(limit, access::impersonate::impersonate(server, request)).await {
-        Ok(outcome) => outcome,
-        Err(_) => Err(too_slow(request)),
-    }
+/// Finds out how long the request may take, and whose it is.
+async fn identify(server: &Inner, claim: Claim, request: &mut Request) -> Result<(), Status> {
+    let user = match request.heed_timeout() {
+        Ok(()) => authenticate(server, claim, request.uri.path(), &request.headers).await,
+        Err(refused) => Err(refused),
+    };
+    let (user, outcome) = match user {
+        Ok(user) => (user, Ok(())),
+        Err(status) => (User::anonymous(), Err(status)),
+    };
+    request.user = user;
+    outcome
 }
 
 /// A request that takes too long is given up; nothing that it had not finished is stored.
 async fn within_time(server: &Arc<Inner>, request: &mut Request) -> Answer {
-    let limit = Duration::from_secs(server.options.request_timeout);
-    let outcome = match timeout(limit, pass(server, request)).await {
-        Ok(outcome) => outcome,
-        Err(_) => Err(too_slow(request)),
-    };
-    outcome.unwrap_or_else(|status| answer::status(&server.types, &status, plain_accept(request)))
+    match timeout_at(request.deadline.at(), pass(server, request)).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(status)) => answer::status(&server.types, &status, plain_accept(request)),
+        Err(_) => answer::answer(504, "text/plain; charset=utf-8", TOO_SLOW),
+    }
 }
 
 async fn pass(server: &Arc<Inner>, request: &mut Request) -> Result<Answer, Status> {
+    access::impersonate::impersonate(server, request).await?;
     let queued = Instant::now();
     let admitted = server.fairness.admit(server, request).await;
     request.record.took(Layer::QueueWait, queued);
@@ -156,9 +160,4 @@ fn plain_accept(request: &Request) -> Accept {
     let accept =
         answer::negotiate(&request.headers, &request.query, false).map_or(Accept::JSON, Accept::whole);
     Accept { kept: request.record.wants_response(), ..accept }
-}
-
-fn too_slow(request: &Request) -> Status {
-    let message = format!("request did not complete within the allotted timeout: {}", request.method);
-    Status::failure(504, "Timeout", message)
 }

@@ -13,6 +13,7 @@ pub mod authenticate;
 mod browsers;
 mod catalog;
 mod chain;
+mod deadline;
 mod definitions;
 pub mod delegate;
 pub mod discovery;

@@ -98,10 +98,15 @@ impl Histogram {
     }
 
     pub fn observe(&mut self, size: f64) {
-        self.count += 1;
-        self.sum += size;
+        self.observe_times(size, 1);
+    }
+
+    /// The same was observed so many times.
+    pub fn observe_times(&mut self, size: f64, times: u64) {
+        self.count += times;
+        self.sum += size * times as f64;
         if let Some(bucket) = self.bounds.iter().position(|bound| size <= *bound) {
-            self.buckets[bucket] += 1;
+            self.buckets[bucket] += times;
         }
     }
 

@@ -5,11 +5,16 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Uri};
 use mizzen_object::Str;
+use tokio::time::Instant;
 
 use crate::aggregation::Streams;
 use crate::audit::Record;
+use crate::deadline::Deadline;
 use crate::fairness::Turn;
 use crate::identity::User;
+
+/// How long the server takes at most for what it asks of itself.
+const SECONDS: u64 = 60;
 
 /// A request on its way through the server.
 pub(crate) struct Request {
@@ -25,6 +30,8 @@ pub(crate) struct Request {
     pub streams: Streams,
     /// From where it came, unless that is this process.
     pub address: Option<IpAddr>,
+    /// Until when it must be answered.
+    pub deadline: Deadline,
     /// What is remembered of it.
     pub record: Record,
     /// Its turn among others.
@@ -48,6 +55,7 @@ impl Request {
             uri: Uri::default(),
             streams: Streams::default(),
             address: None,
+            deadline: Deadline::new(Instant::now(), SECONDS),
             record: Record::default(),
             turn: Turn::default(),
         }

@@ -129,6 +129,19 @@ pub struct Attributes<'a> {
     pub target: Target<'a>,
 }
 
+impl Attributes<'_> {
+    /// Whether it lasts as long as its client likes. Kubernetes: controlplane/apiserver/config.go.
+    pub(crate) fn is_long_running(&self) -> bool {
+        let lasts = match self.target {
+            Target::Resource(resource) => {
+                matches!(resource.subresource, "attach" | "exec" | "proxy" | "log" | "portforward")
+            }
+            Target::Page(path) => path.starts_with("/debug/pprof/"),
+        };
+        lasts || matches!(self.verb, "watch" | "proxy")
+    }
+}
+
 /// With what somebody wants to do something.
 #[derive(Debug, Clone, Copy)]
 pub enum Target<'a> {

@@ -53,10 +53,6 @@ enum Course {
     Unknown,
 }
 
-/// Kubernetes: what may take long (controlplane/apiserver/config.go).
-const LONG_VERBS: [&str; 2] = ["watch", "proxy"];
-const LONG_SUBRESOURCES: [&str; 5] = ["attach", "exec", "proxy", "log", "portforward"];
-
 impl Record {
     /// What the policy wants to be remembered of a request that came at `started`.
     pub fn new(audit: &Arc<Audit>, request: &Request, known: bool, started: Instant) -> Record {
@@ -68,7 +64,11 @@ impl Record {
         if verdict.level == Level::None {
             return Record(None);
         }
-        let course = if known { course(&attributes) } else { Course::Unknown };
+        let course = match known {
+            false => Course::Unknown,
+            true if attributes.is_long_running() => Course::Long,
+            true => Course::Ordinary,
+        };
         let mut latencies = Latencies::default();
         latencies.add(Layer::Authentication, started.elapsed());
         let received = earlier(audit.registry.moment(), started.elapsed());
@@ -286,14 +286,6 @@ impl Drop for Open {
             self.tell_soon(Stage::ResponseComplete);
         }
     }
-}
-
-fn course(attributes: &Attributes) -> Course {
-    let below = match attributes.target {
-        Target::Resource(resource) => LONG_SUBRESOURCES.contains(&resource.subresource),
-        Target::Page(path) => path.starts_with("/debug/pprof/"),
-    };
-    if below || LONG_VERBS.contains(&attributes.verb) { Course::Long } else { Course::Ordinary }
 }
 
 fn event(request: &Request, attributes: &Attributes, level: Level, known: bool, received: Moment) -> Event {

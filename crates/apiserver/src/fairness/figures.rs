@@ -3,8 +3,10 @@
 use std::fmt::Write as _;
 
 use super::flows::Flows;
+use super::house::{House, Phase};
 use super::room::{Room, State};
 use super::tally::Tally;
+use super::usage::LevelUsage;
 use crate::metrics::{Histogram, head};
 
 /// What is said of a level: the name, what it is, and where it is found.
@@ -13,6 +15,9 @@ type OfLevel = (&'static str, &'static str, fn(&State) -> f64);
 type OfSchema = (&'static str, &'static str, &'static str, fn(&Tally) -> f64);
 /// A histogram of a flow schema at a level, by one more label.
 type Spread = (&'static str, &'static str, fn(&Tally) -> Vec<(&'static str, &Histogram)>);
+
+/// A histogram of what a level uses, by one more label.
+type OfUsage = (&'static str, &'static str, fn(&LevelUsage) -> Vec<(&'static str, &Histogram)>);
 
 const LEVEL_FIGURES: [OfLevel; 12] = [
     ("nominal_limit_seats", "Seats that are a level's own.", |state| state.seats.nominal as f64),
@@ -71,13 +76,34 @@ const SPREADS: [Spread; 5] = [
     ("work_estimated_seats", "How many seats a request took.", |tally| vec![("", &tally.seats)]),
 ];
 
+const USAGES: [OfUsage; 3] = [
+    ("priority_level_seat_utilization", "How much of a level's seats is taken.", |usage| {
+        vec![("phase=\"executing\",", &usage.seats.spread)]
+    }),
+    ("priority_level_request_utilization", "How many requests there are, of those that may be.", |usage| {
+        vec![("phase=\"executing\",", &usage.executing.spread), ("phase=\"waiting\",", &usage.waiting.spread)]
+    }),
+    ("demand_seats", "How many seats a level could use, of those that it has.", |usage| {
+        vec![("", &usage.demand.spread)]
+    }),
+];
+
 /// Writes it all in Prometheus' text form.
-pub(super) fn write(flows: &Flows, out: &mut String) {
+pub(super) fn write(flows: &Flows, house: &House, out: &mut String) {
     for (name, help, figure) in LEVEL_FIGURES {
         let name = begin(out, name, "gauge", help);
         each(flows, |room, state| line(out, &name, &level(room), figure(state)));
     }
     write_bounds(flows, out);
+    for (name, help, spread) in USAGES {
+        let name = begin(out, name, "histogram", help);
+        each(flows, |room, state| {
+            for (more, histogram) in spread(&state.queues.usage) {
+                histogram.write(out, &name, &format!("{more}{}", level(room)));
+            }
+        });
+    }
+    write_kinds(house, out);
     let name = begin(out, "seat_fair_frac", "gauge", "The fraction of its target that a level got.");
     let _ = writeln!(out, "{name} {}", flows.fraction());
     for (name, kind, help, figure) in SCHEMA_FIGURES {
@@ -94,6 +120,23 @@ pub(super) fn write(flows: &Flows, out: &mut String) {
             }
         });
     }
+}
+
+fn write_kinds(house: &House, out: &mut String) {
+    const WAITING: &str = "apiserver_current_inqueue_requests";
+    let (mut waiting, mut spreads) = (String::new(), String::new());
+    let help = "How many requests there are by kind, of those that may be.";
+    let name = begin(&mut spreads, "read_vs_write_current_requests", "histogram", help);
+    house.look(|standing, size, spread| {
+        let [phase, kind] = standing.words();
+        spread.write(&mut spreads, &name, &format!("phase=\"{phase}\",request_kind=\"{kind}\""));
+        if standing.phase == Phase::Waiting {
+            line(&mut waiting, WAITING, &format!("request_kind=\"{kind}\""), size as f64);
+        }
+    });
+    head(out, WAITING, "gauge", "Requests that wait for their turn.");
+    out.push_str(&waiting);
+    out.push_str(&spreads);
 }
 
 fn write_rejected(flows: &Flows, out: &mut String) {

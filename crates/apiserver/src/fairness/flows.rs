@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::HeaderValue;
 use mizzen_object::{Str, Value, value};
-use tokio::time::Instant;
 
+use super::house::House;
 use super::lend::lend;
 use super::level::{CATCH_ALL, EXEMPT, Level};
 use super::room::Room;
@@ -64,14 +64,13 @@ impl Flows {
         found.or_else(fallback).expect("the schema for everything else is always there")
     }
 
-    /// What these objects configure, on a server of `limit` seats. Levels that are there already are kept, with
+    /// What these objects configure on a server. Levels that are there already are kept, with
     /// everybody in them; those that are no longer configured until they are empty.
     pub fn new<'a>(
         old: &Flows,
         levels: impl IntoIterator<Item = &'a Value>,
         schemas: impl IntoIterator<Item = &'a Value>,
-        limit: usize,
-        epoch: Instant,
+        house: &Arc<House>,
     ) -> Flows {
         let levels = levels.into_iter().filter_map(Level::read);
         let mut configured: BTreeMap<Str, Level> = levels.map(|level| (level.name.clone(), level)).collect();
@@ -87,13 +86,16 @@ impl Flows {
         let levels = configured.into_values().map(|level| (level, false));
         let levels = levels.chain(leftovers.into_iter().map(|level| (level, true)));
         let rooms = levels.map(|(level, is_leftover)| {
-            let seats = level.seats(limit, all);
+            let seats = level.seats(house.limit, all);
             let room = old.rooms.get(&level.name).cloned();
-            let room = room.unwrap_or_else(|| Arc::new(Room::new(epoch, level.clone(), seats)));
+            let room = room.unwrap_or_else(|| Arc::new(Room::new(house.clone(), level.clone(), seats)));
             room.configure(level, seats, is_leftover);
             (room.name.clone(), room)
         });
         let mut flows = Flows { rooms: rooms.collect(), ..Flows::default() };
+        let sizes = flows.rooms.values().map(|room| room.look(|state| state.size()));
+        let (room_to_wait, seats) = sizes.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+        house.resize(room_to_wait, seats);
         flows.adjust();
         flows.schemas = flows.ordered(schemas, &known);
         flows

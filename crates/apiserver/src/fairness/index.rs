@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use mizzen_object::{Str, Value};
 use mizzen_registry::{Changed, Changes, Follower, Resource};
-use tokio::time::Instant;
 
 use super::flows::{Flows, Schema};
+use super::house::House;
 use crate::access::Attributes;
 use crate::catalog::Catalog;
 
@@ -82,9 +82,7 @@ fn name(object: &Value) -> Str {
 /// The configuration as of now.
 pub(super) struct Index {
     pub sources: Sources,
-    /// The seats of the whole server.
-    limit: usize,
-    epoch: Instant,
+    pub house: Arc<House>,
     flows: RwLock<Arc<Flows>>,
     /// Levels and schemas. Held by whoever changes the flows.
     followed: Mutex<[Followed; 2]>,
@@ -93,12 +91,11 @@ pub(super) struct Index {
 }
 
 impl Index {
-    pub fn new(sources: Sources, limit: usize, epoch: Instant) -> Index {
+    pub fn new(sources: Sources, limit: usize) -> Index {
         let followed = [&sources.levels, &sources.schemas].map(Followed::new);
         Index {
             sources,
-            limit,
-            epoch,
+            house: Arc::new(House::new(limit)),
             flows: RwLock::default(),
             followed: Mutex::new(followed),
             shown: AtomicU64::new(NEVER),
@@ -147,7 +144,7 @@ impl Index {
     /// All objects together: they are few, and depend on one another.
     fn digest(&self, [levels, schemas]: &[Followed; 2]) {
         let (levels, schemas) = (levels.objects.values(), schemas.objects.values());
-        let flows = Flows::new(&self.shown_flows(), levels, schemas, self.limit, self.epoch);
+        let flows = Flows::new(&self.shown_flows(), levels, schemas, &self.house);
         *self.flows.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(flows);
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::turn;
 use crate::identity::User;
 
 /// Seats for reads and for writes. None where there is no limit.
@@ -22,8 +23,9 @@ impl Inflight {
 
     /// A seat, or the news that there is none. Who may do everything needs none.
     pub fn enter(&self, user: &User, verb: &str) -> Result<Option<OwnedSemaphorePermit>, Full> {
-        let is_read = matches!(verb, "get" | "list" | "watch");
-        let Some(seats) = (if is_read { &self.reads } else { &self.writes }) else { return Ok(None) };
+        let Some(seats) = (if turn::is_read(verb) { &self.reads } else { &self.writes }) else {
+            return Ok(None);
+        };
         match seats.clone().try_acquire_owned() {
             Ok(seat) => Ok(Some(seat)),
             Err(_) if user.is_master() => Ok(None),

@@ -50,6 +50,14 @@ impl Shape {
             _ => 0,
         }
     }
+
+    /// How many requests may wait. Kubernetes: where none may, use is measured by one (queueset.go).
+    pub fn room_to_wait(self) -> usize {
+        match self {
+            Shape::Queue { queues, length, .. } => length.max(1).saturating_mul(queues.max(1)),
+            _ => 0,
+        }
+    }
 }
 
 /// The seats of a level.

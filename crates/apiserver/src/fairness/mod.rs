@@ -3,7 +3,7 @@
 //! Reading order: `schema` (which requests a flow schema means), `level` (what a priority level says), `flows` (both
 //! together) and `index` (as of now); `width` (how many seats a request takes) with `watchers`; then `room` (a level at
 //! work) around `queues` (who is next), which counts in `work`, keeps requests in `entry` and deals queues in `deal`;
-//! `place` is what a request holds. `demand` and `lend` move seats between levels every ten seconds. `figures` and
+//! `place` is what a request holds, `house` what all levels share, `usage` how much of it is in use. `demand` and `lend` move seats between levels every ten seconds. `figures` and
 //! `dump` show it, `status` says which schemas name no level, and `inflight` is what there is without all this.
 //!
 //! Invariant: a request has a place from the moment it comes until it is answered or its client is gone, in whatever
@@ -15,6 +15,7 @@ mod dump;
 mod entry;
 mod figures;
 mod flows;
+mod house;
 mod index;
 mod inflight;
 mod lend;
@@ -28,6 +29,7 @@ mod schema;
 mod status;
 mod tally;
 mod turn;
+mod usage;
 mod watchers;
 mod width;
 mod work;
@@ -59,8 +61,6 @@ use work::Work;
 
 /// How often levels lend and borrow.
 const ADJUST_EVERY: Duration = Duration::from_secs(10);
-/// The longest that a request waits, however long it may take.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// How many requests are answered at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,10 +86,8 @@ pub(crate) enum Reason {
     ConcurrencyLimit,
     /// The queue is full, and there are no seats.
     QueueFull,
-    /// It waited for too long.
+    /// It waited for too long, or its client is gone.
     TimeOut,
-    /// Its client is gone.
-    Cancelled,
 }
 
 impl Display for Reason {
@@ -98,7 +96,6 @@ impl Display for Reason {
             Reason::ConcurrencyLimit => "concurrency-limit",
             Reason::QueueFull => "queue-full",
             Reason::TimeOut => "time-out",
-            Reason::Cancelled => "cancelled",
         })
     }
 }
@@ -122,9 +119,7 @@ impl Fairness {
     pub fn new(catalog: &Catalog, concurrency: Concurrency, began: i64) -> Fairness {
         let Concurrency { reads, writes, is_fair } = concurrency;
         let way = match Sources::find(catalog).filter(|_| is_fair) {
-            Some(sources) => {
-                Way::Fair(Box::new(Index::new(sources, reads.saturating_add(writes), Instant::now())))
-            }
+            Some(sources) => Way::Fair(Box::new(Index::new(sources, reads.saturating_add(writes)))),
             None => Way::Plain(Inflight::new(reads, writes)),
         };
         Fairness { way, watchers: Watchers::default(), began }
@@ -133,8 +128,9 @@ impl Fairness {
     /// Waits until it is the turn of a request, which has its place from then on. The answer is that of one which was
     /// turned away.
     pub async fn admit(&self, server: &Inner, request: &Request) -> Result<(), Answer> {
-        let asked = turn::asked(request);
-        if turn::is_long_running(&asked) {
+        let asked = Turn::asked(request);
+        // Nobody can wait for the end of what lasts as long as its client likes. Of a watch the beginning is work.
+        if asked.is_long_running() && asked.verb != "watch" {
             return Ok(());
         }
         match &self.way {
@@ -170,8 +166,7 @@ impl Fairness {
         let entered = room.enter(newcomer);
         let (mut place, wait) = entered.map_err(|_| too_many(room.turn_away()))?;
         if let Some(wait) = wait {
-            let longest = (Duration::from_secs(server.options.request_timeout) / 4).min(LONGEST_WAIT);
-            if !place.wait(wait, Instant::now() + longest).await {
+            if !place.wait(wait, request.deadline.of_turn()).await {
                 return Err(too_many(room.turn_away()));
             }
         }
@@ -203,7 +198,7 @@ impl Fairness {
     /// Writes what metrics say.
     pub fn write_metrics(&self, out: &mut String) {
         if let Way::Fair(index) = &self.way {
-            figures::write(&index.flows(), out);
+            figures::write(&index.flows(), &index.house, out);
         }
     }
 

@@ -21,6 +21,7 @@ use super::entry::{Entries, Entry, Key, Newcomer};
 use super::level::Shape;
 use super::queue::{Bounds, Dispatch, Queue};
 use super::tally::Tally;
+use super::usage::LevelUsage;
 use super::work::{Nanos, SeatSeconds};
 
 /// How long answering a request is thought to take.
@@ -48,6 +49,9 @@ pub(super) struct Queues {
     /// Seats that are given back at some moment, soonest first.
     lingering: BinaryHeap<Reverse<(Nanos, Key)>>,
     pub demand: Demand,
+    pub usage: LevelUsage,
+    /// By what use is measured where there is no limit.
+    unlimited: usize,
     /// What is counted, by flow schema.
     pub tallies: Vec<Tally>,
     pub totals: Totals,
@@ -63,7 +67,7 @@ pub(super) struct Totals {
 }
 
 impl Queues {
-    pub fn new(now: Nanos, shape: Shape, limit: usize) -> Queues {
+    pub fn new(now: Nanos, shape: Shape, limit: usize, unlimited: usize) -> Queues {
         let mut queues = Queues {
             shape,
             limit,
@@ -80,6 +84,8 @@ impl Queues {
             seats_in_use: 0,
             lingering: BinaryHeap::new(),
             demand: Demand::default(),
+            usage: LevelUsage::default(),
+            unlimited,
             tallies: Vec::new(),
             totals: Totals::default(),
             last_dispatch: Dispatch::default(),
@@ -93,6 +99,7 @@ impl Queues {
     pub fn configure(&mut self, now: Nanos, shape: Shape, limit: usize) {
         self.settle(now);
         (self.shape, self.limit) = (shape, limit);
+        self.usage.resize(shape.room_to_wait(), if limit > 0 { limit } else { self.unlimited });
         let wanted = shape.n_queues();
         if self.queues.len() < wanted {
             self.queues.resize_with(wanted, Queue::default);
@@ -139,7 +146,7 @@ impl Queues {
     }
 
     /// A request waits no longer, unless it has been told to go meanwhile. Returns whether it is gone.
-    pub fn give_up(&mut self, now: Nanos, key: Key, reason: Reason) -> bool {
+    pub fn give_up(&mut self, now: Nanos, key: Key) -> bool {
         self.settle(now);
         if self.entries[key].started.is_some() {
             return false;
@@ -149,7 +156,8 @@ impl Queues {
         let entry = self.entries.remove(key);
         // Kubernetes: only who is turned away at the door counts as such (apf_filter.go).
         self.tallies[entry.slot].waits[1].observe(seconds(now - entry.arrived));
-        self.reject(entry.slot, reason);
+        // Kubernetes: it waited for too long, even if its client is gone (queueset.go).
+        self.reject(entry.slot, Reason::TimeOut);
         self.totals.cancelled += 1;
         self.want();
         self.bound(at);
@@ -161,7 +169,7 @@ impl Queues {
 
     /// A request is answered, or its client is gone.
     pub fn leave(&mut self, now: Nanos, key: Key) {
-        if self.give_up(now, key, Reason::Cancelled) {
+        if self.give_up(now, key) {
             return;
         }
         let entry = &mut self.entries[key];
@@ -220,8 +228,13 @@ impl Queues {
 
     /// The meter runs as fast as work is done for each queue that wants something done.
     fn pass(&mut self, now: Nanos) {
-        let passed = Duration::from_nanos(now.saturating_sub(self.at));
+        let nanos = now.saturating_sub(self.at);
+        let passed = Duration::from_nanos(nanos);
         self.at = self.at.max(now);
+        self.usage.waiting.lasted(self.waiting, nanos);
+        self.usage.executing.lasted(self.executing, nanos);
+        self.usage.seats.lasted(self.seats_in_use, nanos);
+        self.usage.demand.lasted(self.seats_in_use + self.seats_waiting, nanos);
         if self.n_active > 0 {
             let seats = (self.seats_in_use + self.seats_waiting).min(self.limit);
             self.progress += SeatSeconds::of(seats as f64 / self.n_active as f64, passed);

@@ -1,29 +1,29 @@
 //! A priority level at work: its queues behind a lock, and who is let in.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use mizzen_object::Str;
 use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::sleep_until;
 
 use super::Reason;
 use super::demand::Seen;
 use super::entry::{Key, Newcomer};
+use super::house::{House, Phase, Standing};
 use super::lend::Part;
 use super::level::{Level, Seats, Shape};
 use super::place::{Place, Wait};
 use super::queues::Queues;
 use super::retry::Retry;
 use super::tally::Tally;
+use super::turn;
 use super::work::Nanos;
 
 /// A priority level at work.
 pub(super) struct Room {
     /// The level's name.
     pub name: Str,
-    /// Time is counted from here.
-    epoch: Instant,
+    pub house: Arc<House>,
     state: Mutex<State>,
 }
 
@@ -44,11 +44,18 @@ pub(super) struct State {
     minded: Option<Nanos>,
 }
 
+impl State {
+    /// How many requests may wait, and how many seats are its own.
+    pub fn size(&self) -> (usize, usize) {
+        (self.level.shape.room_to_wait(), self.seats.nominal)
+    }
+}
+
 impl Room {
     /// A level that begins with what is its own, less half of what it may lend.
-    pub fn new(epoch: Instant, level: Level, seats: Seats) -> Room {
+    pub fn new(house: Arc<House>, level: Level, seats: Seats) -> Room {
         let limit = seats.nominal - (seats.nominal - seats.lower) / 2;
-        let queues = Queues::new(nanos(epoch.elapsed()), level.shape, limit);
+        let queues = Queues::new(house.now(), level.shape, limit, house.tenth());
         let state = State {
             level: level.clone(),
             seats,
@@ -59,7 +66,7 @@ impl Room {
             retry: Retry::default(),
             minded: None,
         };
-        Room { name: level.name, epoch, state: Mutex::new(state) }
+        Room { name: level.name, house, state: Mutex::new(state) }
     }
 
     /// Looks at everything as it is now.
@@ -110,22 +117,39 @@ impl Room {
     /// A request comes. It has a place from now on, and perhaps has to wait; or is turned away.
     pub fn enter(self: &Arc<Room>, newcomer: Newcomer) -> Result<(Place, Option<Wait>), Reason> {
         let (mut state, now) = self.now();
+        let is_write = !turn::is_read(newcomer.about.verb);
         let key = state.queues.begin(now, newcomer)?;
         let wait = state.queues.wait(key);
+        let phase = if wait.is_some() { Phase::Waiting } else { Phase::Executing };
+        let standing = Standing { phase, is_write };
+        self.house.join(standing, now);
         self.mind(&mut state);
-        Ok((Place::new(self.clone(), key), wait))
+        Ok((Place::new(self.clone(), key, standing), wait))
+    }
+
+    /// A request that waited goes.
+    pub fn go(&self, waited: Standing) -> Standing {
+        let (now, going) = (self.house.now(), Standing { phase: Phase::Executing, ..waited });
+        self.house.part(waited, now);
+        self.house.join(going, now);
+        going
     }
 
     /// A request has waited long enough. Returns whether it is gone: it may have been let in this very moment.
-    pub fn time_out(&self, key: Key) -> bool {
+    pub fn time_out(&self, key: Key, standing: Standing) -> bool {
         let (mut state, now) = self.now();
-        state.queues.give_up(now, key, Reason::TimeOut)
+        let is_gone = state.queues.give_up(now, key);
+        if is_gone {
+            self.house.part(standing, now);
+        }
+        is_gone
     }
 
     /// A request is answered, or its client is gone.
-    pub fn leave(self: &Arc<Room>, key: Key) {
+    pub fn leave(self: &Arc<Room>, key: Key, standing: Standing) {
         let (mut state, now) = self.now();
         state.queues.leave(now, key);
+        self.house.part(standing, now);
         self.mind(&mut state);
     }
 
@@ -138,7 +162,7 @@ impl Room {
     fn now(&self) -> (MutexGuard<'_, State>, Nanos) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         // Read under the lock, so that time does not go backwards.
-        (state, nanos(self.epoch.elapsed()))
+        (state, self.house.now())
     }
 
     /// Sees to it that somebody looks when seats are given back for which others wait.
@@ -155,7 +179,7 @@ impl Room {
 
     async fn look_at(self: Arc<Room>, mut at: Nanos) {
         loop {
-            sleep_until(self.epoch + Duration::from_nanos(at)).await;
+            sleep_until(self.house.moment(at)).await;
             // Unless somebody else looks earlier by now, and goes on from there.
             let next = self.look(|state| {
                 (state.minded == Some(at)).then(|| {
@@ -169,8 +193,4 @@ impl Room {
             }
         }
     }
-}
-
-fn nanos(duration: Duration) -> Nanos {
-    Nanos::try_from(duration.as_nanos()).unwrap_or(Nanos::MAX)
 }

@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep};
 use super::Reason;
 use super::entry::{About, Newcomer};
 use super::flows::Flows;
+use super::house::{House, Phase};
 use super::place::Place;
 use super::room::Room;
 use super::work::Work;
@@ -24,15 +25,14 @@ const LONG: Duration = Duration::from_secs(15);
 /// Levels and schemas at work.
 struct Scene {
     flows: Flows,
-    epoch: Instant,
-    limit: usize,
+    house: Arc<House>,
 }
 
 impl Scene {
     /// A server of `limit` seats. Schemas are named like the user that they are for.
     fn new(limit: usize, levels: &[Value], schemas: &[Value]) -> Scene {
-        let epoch = Instant::now();
-        Scene { flows: Flows::new(&Flows::default(), levels, schemas, limit, epoch), epoch, limit }
+        let house = Arc::new(House::new(limit));
+        Scene { flows: Flows::new(&Flows::default(), levels, schemas, &house), house }
     }
 
     /// One level of `seats` with queues, and a schema that tells users apart.
@@ -46,7 +46,7 @@ impl Scene {
     }
 
     fn configure(&mut self, levels: &[Value], schemas: &[Value]) {
-        self.flows = Flows::new(&self.flows, levels, schemas, self.limit, self.epoch);
+        self.flows = Flows::new(&self.flows, levels, schemas, &self.house);
     }
 
     fn room(&self, level: &str) -> Arc<Room> {
@@ -59,7 +59,8 @@ impl Scene {
         let asked = Attributes { user: &user, verb: "get", target: Target::Page("/version") };
         let schema = self.flows.schema(&asked).clone();
         let (_, hash) = schema.flow(&asked);
-        let newcomer = Newcomer { slot: schema.slot, hash, work, watchers: None, about: About::default() };
+        let about = About { verb: "get", ..About::default() };
+        let newcomer = Newcomer { slot: schema.slot, hash, work, watchers: None, about };
         let (mut place, wait) = schema.room.enter(newcomer)?;
         let is_in = match wait {
             Some(wait) => place.wait(wait, Instant::now() + LONG).await,
@@ -341,7 +342,7 @@ async fn a_client_that_goes_away_gives_its_place_back() {
     .await;
     assert!(room.look(|state| state.queues.is_idle() && state.queues.seats_in_use == 0));
     let rejected = room.look(|state| state.queues.tallies[0].rejected.clone());
-    assert_eq!(rejected.into_iter().collect::<Vec<_>>(), [(Reason::Cancelled, 1)]);
+    assert_eq!(rejected.into_iter().collect::<Vec<_>>(), [(Reason::TimeOut, 1)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -412,4 +413,46 @@ async fn what_must_be_there_is_there_even_if_nobody_wrote_it() {
     check_level(&scene, &User::component("a"), "catch-all");
     check_level(&scene, &User { name: "stranger".into(), ..User::default() }, "catch-all");
     assert_eq!(scene.room("catch-all").look(|state| state.queues.limit()), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_known_for_how_long_how_much_was_in_use() {
+    let scene = Scene::new(2, &[queue("shared", 1, 0, 8), reject(0)], &[schema("all", "shared", "*")]);
+    let room = scene.room("shared");
+    let ann = scene.enter("a", Work::ONE).await.unwrap();
+    sleep(Duration::from_nanos(100_000_000)).await;
+    let bob = scene.enter("b", Work::ONE).await.unwrap();
+    let leave = async {
+        sleep(Duration::from_nanos(300_000_000)).await;
+        let crowds = || {
+            let mut sizes = Vec::new();
+            scene.house.look(|standing, size, _| sizes.push((standing.phase, standing.is_write, size)));
+            sizes.into_iter().filter(|(_, is_write, _)| !is_write).map(|(phase, _, size)| (phase, size))
+        };
+        assert_eq!(crowds().collect::<Vec<_>>(), [(Phase::Waiting, 1), (Phase::Executing, 2)]);
+        drop(ann);
+        yield_now().await;
+        assert_eq!(crowds().collect::<Vec<_>>(), [(Phase::Waiting, 0), (Phase::Executing, 2)]);
+        drop(bob);
+    };
+    let (last, ()) = tokio::join!(scene.enter("c", Work::ONE), leave);
+    let mut text = String::new();
+    super::figures::write(&scene.flows, &scene.house, &mut text);
+    // Half of the seats for a tenth of a second, and then all of them for three.
+    for line in [
+        r#"priority_level_seat_utilization_bucket{phase="executing",priority_level="shared",le="0.5"} 100000000"#,
+        r#"priority_level_seat_utilization_bucket{phase="executing",priority_level="shared",le="1"} 400000000"#,
+        r#"priority_level_request_utilization_bucket{phase="waiting",priority_level="shared",le="0"} 100000000"#,
+        r#"priority_level_request_utilization_count{phase="waiting",priority_level="shared"} 400000000"#,
+        r#"demand_seats_bucket{priority_level="shared",le="1.4"} 100000000"#,
+        r#"demand_seats_bucket{priority_level="shared",le="1.7"} 400000000"#,
+        r#"read_vs_write_current_requests_bucket{phase="executing",request_kind="readOnly",le="0.5"} 100000000"#,
+        r#"read_vs_write_current_requests_count{phase="waiting",request_kind="mutating"} 400000000"#,
+    ] {
+        let line = format!("apiserver_flowcontrol_{line}");
+        assert!(text.lines().any(|known| known == line), "{line} is not in\n{text}");
+    }
+    drop(last);
+    assert!(room.look(|state| state.queues.is_idle()));
+    scene.house.look(|_, size, _| assert_eq!(size, 0));
 }

@@ -60,6 +60,24 @@ impl Turn {
         std::mem::take(&mut self.held.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// What flow schemas are asked about.
+    pub fn asked(request: &Request) -> Attributes<'_> {
+        let target = match &request.target {
+            request::Target::Page(path) => Target::Page(path),
+            request::Target::Resource(path) => Target::Resource(Resource {
+                group: &path.group,
+                version: &path.version,
+                resource: &path.resource,
+                subresource: &path.subresource,
+                namespace: access::namespace(path),
+                name: &path.name,
+                fields: request.query.text("fieldSelector"),
+                labels: request.query.text("labelSelector"),
+            }),
+        };
+        Attributes { user: &request.user, verb: verb(request), target }
+    }
+
     /// Says in an answer of which schema and level the request was. Not by name: that is nobody's business.
     pub fn mark(&self, answer: &mut Answer) {
         let Some(schema) = self.schema.get() else { return };
@@ -67,24 +85,6 @@ impl Turn {
         answer.headers_mut().insert(LEVEL_UID, level);
         answer.headers_mut().insert(SCHEMA_UID, schema);
     }
-}
-
-/// What flow schemas are asked about.
-pub(super) fn asked(request: &Request) -> Attributes<'_> {
-    let target = match &request.target {
-        request::Target::Page(path) => Target::Page(path),
-        request::Target::Resource(path) => Target::Resource(Resource {
-            group: &path.group,
-            version: &path.version,
-            resource: &path.resource,
-            subresource: &path.subresource,
-            namespace: access::namespace(path),
-            name: &path.name,
-            fields: request.query.text("fieldSelector"),
-            labels: request.query.text("labelSelector"),
-        }),
-    };
-    Attributes { user: &request.user, verb: verb(request), target }
 }
 
 /// The name of the one object that a list or a watch is for, if it is for one.
@@ -112,14 +112,7 @@ pub(super) fn verb(request: &Request) -> &'static str {
     }
 }
 
-/// Whether a request lasts as long as its client likes, so that nobody can wait for its end. Watches do as well, but
-/// only their beginning is work.
-pub(super) fn is_long_running(asked: &Attributes) -> bool {
-    match asked.target {
-        Target::Page(path) => path.starts_with("/debug/pprof/"),
-        Target::Resource(resource) => {
-            asked.verb != "watch"
-                && matches!(resource.subresource, "attach" | "exec" | "proxy" | "log" | "portforward")
-        }
-    }
+/// Whether a verb changes nothing.
+pub(super) fn is_read(verb: &str) -> bool {
+    matches!(verb, "get" | "list" | "watch")
 }

@@ -163,6 +163,53 @@ async fn who_waits_too_long_is_turned_away() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_has_less_time_waits_less_long() {
+    let rig = rig(1, true, Duration::from_secs(40)).await;
+    share(&rig).await;
+    rig.make("x", "").await;
+    let busy = tokio::spawn({
+        let rig = rig.clone();
+        async move { get_as(&rig, "ann").await }
+    });
+    tokio::task::yield_now().await;
+    for (query, seconds) in [("timeout=8s", 2), ("timeout=0", 15), ("watch=true&timeout=8s", 15)] {
+        let began = Instant::now();
+        let path = format!("{CONFIG_MAPS}?{query}");
+        let answer = rig.call_as(User::component("bob"), &[], "GET", &path, "").await;
+        assert_eq!((answer.status, began.elapsed().as_secs()), (429, seconds), "{query}");
+    }
+    let metrics = rig.get("/metrics").await.expect(200).body.str().to_owned();
+    let rejected =
+        r#"rejected_requests_total{flow_schema="everybody",priority_level="shared",reason="time-out"} 3"#;
+    assert!(metrics.contains(rejected), "{metrics}");
+    assert_eq!(busy.await.unwrap(), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_says_how_long_its_request_may_take() {
+    let rig = rig(10, true, Duration::from_secs(40)).await;
+    let get = async |query: &str| {
+        let (began, path) = (Instant::now(), format!("{CONFIG_MAPS}?{query}"));
+        let answer = rig.send_as(User::component("ann"), &[], "GET", &path, "").await;
+        let (code, kind) = (answer.status().as_u16(), answer.headers()["content-type"].clone());
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        (code, began.elapsed().as_secs(), kind, String::from_utf8(body.to_vec()).unwrap())
+    };
+    let (code, seconds, kind, body) = get("timeout=2s").await;
+    assert_eq!((code, seconds, kind.to_str().unwrap()), (504, 2, "text/plain; charset=utf-8"));
+    assert_eq!(
+        body,
+        "{\"metadata\":{},\"status\":\"Failure\",\"message\":\"Timeout: request did not complete within the allotted \
+         timeout\",\"reason\":\"Timeout\",\"details\":{},\"code\":504}\n"
+    );
+    let (code, seconds, _, body) = get("timeout=soon").await;
+    assert_eq!((code, seconds), (400, 0));
+    let why = r#""message":"invalid timeout specified in the request URL - time: invalid duration \"soon\"""#;
+    assert!(body.contains(why), "{body}");
+    assert_eq!(get("timeout=50s").await.0, 200);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watch_takes_a_seat_until_it_has_sent_what_was_there() {
     let rig = rig(1, true, Duration::ZERO).await;
     for n in 0..300 {
@@ -223,6 +270,7 @@ async fn metrics_and_pages_show_what_is_going_on() {
         format!("apiserver_flowcontrol_current_executing_requests{{{labels}}} 2"),
         format!("apiserver_flowcontrol_current_inqueue_requests{{{labels}}} 3"),
         format!("apiserver_flowcontrol_dispatched_requests_total{{{labels}}} 2"),
+        r#"apiserver_current_inqueue_requests{request_kind="readOnly"} 3"#.into(),
         r#"apiserver_flowcontrol_nominal_limit_seats{priority_level="shared"} 2"#.into(),
         r#"apiserver_flowcontrol_current_limit_seats{priority_level="shared"} 2"#.into(),
     ] {
