@@ -70,7 +70,7 @@ async fn go(
     let (user, record, turn) = (User::default(), Default::default(), Turn::default());
     let mut request =
         Request { method, target, query, headers, body, user, uri, streams, address, deadline, record, turn };
-    let refused = identify(server, claim, &mut request).await.err();
+    let refused = identify(server, claim, &mut request, started).await.err();
     if let Some(mut answer) = audit::begin(server, &mut request, refused.is_none(), started).await {
         mark(server, &request.headers, &mut answer);
         return answer;
@@ -112,9 +112,14 @@ fn mark(server: &Inner, headers: &HeaderMap, answer: &mut Answer) {
 }
 
 /// Finds out how long the request may take, and whose it is.
-async fn identify(server: &Inner, claim: Claim, request: &mut Request) -> Result<(), Status> {
+async fn identify(
+    server: &Inner,
+    claim: Claim,
+    request: &mut Request,
+    started: Instant,
+) -> Result<(), Status> {
     let user = match request.heed_timeout() {
-        Ok(()) => authenticate(server, claim, request.uri.path(), &request.headers).await,
+        Ok(()) => authenticate(server, claim, request.uri.path(), &request.headers, started).await,
         Err(refused) => Err(refused),
     };
     let (user, outcome) = match user {

@@ -27,7 +27,7 @@ mod intake;
 pub mod jose;
 pub mod listen;
 mod load;
-mod metrics;
+pub mod metrics;
 mod notes;
 pub mod openapi;
 mod openid;

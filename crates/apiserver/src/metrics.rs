@@ -1,7 +1,11 @@
 //! What is counted, under upstream's names where the meaning is the same.
 
+mod histogram;
+mod reloads;
+mod results;
+
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,6 +15,9 @@ use mizzen_object::{KindData, Str};
 use crate::answer::Answer;
 use crate::request::{Request, ResourcePath, Target, verb};
 use crate::server::Inner;
+pub use histogram::{Histogram, Timings};
+pub use reloads::{Reloads, hash};
+pub(crate) use results::{Authenticated, Authorized, Results};
 
 /// The upper bounds of the duration buckets, in seconds, as upstream has them.
 const BUCKETS: [f64; 23] = [
@@ -83,59 +90,16 @@ fn spoken(verb: &str) -> &'static str {
     }
 }
 
-/// How many of what was observed were not more than each of some bounds.
-pub(crate) struct Histogram {
-    bounds: &'static [f64],
-    buckets: Vec<u64>,
-    count: u64,
-    sum: f64,
-}
-
-impl Histogram {
-    /// Buckets with these upper bounds, in order.
-    pub fn new(bounds: &'static [f64]) -> Histogram {
-        Histogram { bounds, buckets: vec![0; bounds.len()], count: 0, sum: 0.0 }
-    }
-
-    pub fn observe(&mut self, size: f64) {
-        self.observe_times(size, 1);
-    }
-
-    /// The same was observed so many times.
-    pub fn observe_times(&mut self, size: f64, times: u64) {
-        self.count += times;
-        self.sum += size * times as f64;
-        if let Some(bucket) = self.bounds.iter().position(|bound| size <= *bound) {
-            self.buckets[bucket] += times;
-        }
-    }
-
-    /// How many were observed.
-    pub fn count(&self) -> u64 {
-        self.count
-    }
-
-    /// Whether nothing was observed yet.
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// Writes it in Prometheus' text form.
-    pub fn write(&self, out: &mut String, name: &str, labels: &str) {
-        let mut below = 0;
-        for (bound, count) in self.bounds.iter().zip(&self.buckets) {
-            below += count;
-            let _ = writeln!(out, "{name}_bucket{{{labels},le=\"{bound}\"}} {below}");
-        }
-        let Histogram { count, sum, .. } = self;
-        let _ = writeln!(out, "{name}_bucket{{{labels},le=\"+Inf\"}} {count}");
-        let _ = writeln!(out, "{name}_sum{{{labels}}} {sum}\n{name}_count{{{labels}}} {count}");
-    }
+/// Something outside that has figures to show.
+pub trait Measured: fmt::Debug + Send + Sync {
+    /// Adds them in Prometheus' text form.
+    fn write_metrics(&self, out: &mut String);
 }
 
 /// Everything that is counted.
 #[derive(Default)]
 pub(crate) struct Metrics {
+    pub results: Results,
     requests: Mutex<BTreeMap<(Observed, u16), u64>>,
     durations: Mutex<BTreeMap<Observed, Histogram>>,
     inflight: [AtomicI64; 2],
@@ -204,7 +168,10 @@ impl Metrics {
         server.audit.counters.write(&mut out);
         server.fairness.write_metrics(&mut out);
         write_store(server, &mut out);
+        self.results.write(&mut out);
         server.access.counts.write(&mut out);
+        server.options.authentication.others.iter().for_each(|other| other.write_metrics(&mut out));
+        server.options.metrics.iter().for_each(|measured| measured.write_metrics(&mut out));
         out
     }
 
@@ -261,7 +228,7 @@ fn write_store(server: &Inner, out: &mut String) {
 }
 
 /// What a metric is, before its values.
-pub(crate) fn head(out: &mut String, name: &str, kind: &str, help: &str) {
+pub fn head(out: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
 

@@ -25,7 +25,7 @@ use crate::extend::Extensions;
 use crate::fairness::{self, Concurrency, Fairness};
 use crate::health::HealthCheck;
 use crate::identity::User;
-use crate::metrics::Metrics;
+use crate::metrics::{Measured, Metrics};
 use crate::outgoing::{Client, Identity};
 use crate::token::{ProvedTokens, ServiceAccounts, Signer};
 use crate::types::Types;
@@ -64,6 +64,8 @@ pub struct Options {
     pub admission: Admission,
     /// What must be well outside the server for it to be healthy and ready.
     pub health: Vec<Arc<dyn HealthCheck>>,
+    /// Whose figures are shown with those of the server.
+    pub metrics: Vec<Arc<dyn Measured>>,
     /// What is remembered of requests; nothing if it is none.
     pub audit: Option<audit::Setup>,
     /// How many requests are answered at a time.
@@ -88,6 +90,7 @@ impl Default for Options {
             plugins: Plugins::alone(),
             admission: Admission::default(),
             health: Vec::new(),
+            metrics: Vec::new(),
             audit: None,
             concurrency: Concurrency::default(),
         }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use mizzen_apiserver::authenticate::Authorities;
 use mizzen_apiserver::listen::listen;
+use mizzen_apiserver::metrics::Measured;
 use mizzen_apiserver::seams::{SystemRandom, WallClock};
 use mizzen_apiserver::{Identity, Options, PluginError, Plugins, Server};
 use mizzen_registry::Registry;
@@ -163,6 +164,7 @@ async fn run(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
         plugins,
         admission,
         health: args.encryption.health(encryption.as_ref()),
+        metrics: encryption.iter().map(|encryption| encryption.clone() as Arc<dyn Measured>).collect(),
         audit: args.audit.setup()?,
         concurrency: args.fairness.concurrency()?,
         ..Options::default()

@@ -13,16 +13,16 @@ const EVERY: Duration = Duration::from_secs(5);
 
 /// Looks at the file for ever. `known` is what it said when the server was started.
 pub(crate) async fn follow(server: &Inner, file: &Path, mut known: Vec<u8>) {
-    server.access.counts.gone_by(&known);
+    server.access.counts.reloads.gone_by(&known);
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let Some(outcome) = look(server, file, &mut known) else { continue };
-        server.access.counts.reloaded(outcome.is_ok(), server.registry.now());
+        server.access.counts.reloads.reloaded(outcome.is_ok(), server.registry.now());
         match outcome {
             Ok(()) => {
-                server.access.counts.gone_by(&known);
+                server.access.counts.reloads.gone_by(&known);
                 tracing::info!(file = %file.display(), "the authorization configuration is read again");
             }
             Err(problem) => {

@@ -6,11 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use mizzen_object::Str;
-use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
 use super::Decision;
-use crate::metrics::{Histogram, head, lock};
+use crate::metrics::{Histogram, Reloads, head, lock};
 use crate::outgoing::PostError;
 
 /// Upper bounds of how long webhooks take, in seconds, as upstream has them.
@@ -19,13 +18,24 @@ const CALLS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 const CONDITIONS: [f64; 7] = [0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25];
 
 /// All that is counted.
-#[derive(Default)]
 pub(crate) struct Counts {
     decisions: Mutex<BTreeMap<(&'static str, Str), Arc<Decisions>>>,
     calls: Mutex<BTreeMap<(Str, &'static str), Histogram>>,
     failed_open: Mutex<BTreeMap<(Str, &'static str), u64>>,
     conditions: Mutex<BTreeMap<Str, Conditions>>,
-    reloads: Mutex<Reloads>,
+    pub(super) reloads: Reloads,
+}
+
+impl Default for Counts {
+    fn default() -> Counts {
+        Counts {
+            decisions: Mutex::default(),
+            calls: Mutex::default(),
+            failed_open: Mutex::default(),
+            conditions: Mutex::default(),
+            reloads: Reloads::new("authorization"),
+        }
+    }
 }
 
 /// Decisions of one authorizer.
@@ -39,16 +49,6 @@ struct Conditions {
     took: Histogram,
     errors: u64,
     exclusions: u64,
-}
-
-/// How often the file was read again.
-#[derive(Default)]
-struct Reloads {
-    /// How often, and when last, with success.
-    good: (u64, i64),
-    bad: (u64, i64),
-    /// The hash of what is gone by.
-    hash: String,
 }
 
 /// What became of a call to a webhook.
@@ -136,26 +136,12 @@ impl Counts {
         own.exclusions += u64::from(matches!(outcome, Ok(false)));
     }
 
-    /// The file is gone by, or was at the start.
-    pub(super) fn gone_by(&self, text: &[u8]) {
-        let hash: String = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
-        lock(&self.reloads).hash = format!("sha256:{hash}");
-    }
-
-    /// The file was read again.
-    pub(super) fn reloaded(&self, good: bool, now: i64) {
-        let mut reloads = lock(&self.reloads);
-        let (count, last) = if good { &mut reloads.good } else { &mut reloads.bad };
-        *count += 1;
-        *last = now;
-    }
-
     /// All of it in Prometheus' text form.
     pub(crate) fn write(&self, out: &mut String) {
         self.write_decisions(out);
         self.write_calls(out);
         self.write_conditions(out);
-        self.write_reloads(out);
+        self.reloads.write(out);
     }
 
     fn write_decisions(&self, out: &mut String) {
@@ -207,27 +193,6 @@ impl Counts {
         head(out, EXCLUSIONS, "counter", "Webhooks that were not asked because of their conditions.");
         for (name, own) in conditions.iter().filter(|(_, own)| own.exclusions > 0) {
             let _ = writeln!(out, "{EXCLUSIONS}{{{}}} {}", labels(name), own.exclusions);
-        }
-    }
-
-    fn write_reloads(&self, out: &mut String) {
-        const TOTAL: &str = "apiserver_authorization_config_controller_automatic_reloads_total";
-        const LAST: &str =
-            "apiserver_authorization_config_controller_automatic_reload_last_timestamp_seconds";
-        const INFO: &str = "apiserver_authorization_config_controller_last_config_info";
-        let Reloads { good, bad, hash } = &*lock(&self.reloads);
-        let known = || [("success", good), ("failure", bad)].into_iter().filter(|(_, told)| told.0 > 0);
-        head(out, TOTAL, "counter", "How often the configuration was read again.");
-        for (status, (count, _)) in known() {
-            let _ = writeln!(out, "{TOTAL}{{apiserver_id_hash=\"\",status=\"{status}\"}} {count}");
-        }
-        head(out, LAST, "gauge", "When the configuration was last read again.");
-        for (status, (_, last)) in known() {
-            let _ = writeln!(out, "{LAST}{{apiserver_id_hash=\"\",status=\"{status}\"}} {last}");
-        }
-        head(out, INFO, "gauge", "The configuration that is gone by.");
-        if !hash.is_empty() {
-            let _ = writeln!(out, "{INFO}{{apiserver_id_hash=\"\",hash=\"{hash}\"}} 1");
         }
     }
 }

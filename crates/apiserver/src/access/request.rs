@@ -1,17 +1,21 @@
 //! What a request wants to do, as roles put it.
 
+use std::time::Duration;
+
 use mizzen_object::select::FieldSelector;
 use mizzen_object::validate::names;
 use tokio::time::Instant;
 
 use super::{Attributes, Decision, Reason, Refusal, Resource, Target, forbidden};
 use crate::audit::Layer;
+use crate::metrics::Authorized;
 use crate::request::{self, Request, ResourcePath};
 use crate::server::Inner;
 
 /// Lets a request through or refuses it.
 pub(crate) async fn check(server: &Inner, request: &Request) -> Result<(), Refusal> {
     if request.user.is_master() {
+        server.metrics.results.authorized(Authorized::Allowed, Duration::ZERO);
         remember(request, &Decision::Allow(Reason::default()));
         return Ok(());
     }
@@ -19,13 +23,25 @@ pub(crate) async fn check(server: &Inner, request: &Request) -> Result<(), Refus
     let wanted = Wanted::new(request);
     let attributes = wanted.attributes(request);
     let decision = server.access.authorizers.authorize(&attributes).await;
-    request.record.took(Layer::Authorization, started);
+    let took = started.elapsed();
+    server.metrics.results.authorized(result(&decision), took);
+    request.record.add(Layer::Authorization, took);
     remember(request, &decision);
     let reason = decision.reason();
     match (decision.is_allowed(), reason.problem()) {
         (true, _) => Ok(()),
         (false, Some(problem)) => Err(Refusal::Undecided(problem.into())),
         (false, None) => Err(Refusal::Forbidden(Box::new(forbidden(&attributes, &reason.to_string())))),
+    }
+}
+
+/// Kubernetes: what goes wrong on the way to a yes does not count (endpoints/filters/metrics.go).
+fn result(decision: &Decision) -> Authorized {
+    match (decision, decision.reason().problem()) {
+        (Decision::Allow(_), _) => Authorized::Allowed,
+        (_, Some(_)) => Authorized::Error,
+        (Decision::Deny(_), None) => Authorized::Denied,
+        (Decision::NoOpinion(_), None) => Authorized::NoOpinion,
     }
 }
 

@@ -114,6 +114,11 @@ impl Record {
         self.change(|state| state.latencies.add(layer, since.elapsed()));
     }
 
+    /// The same, where that is known.
+    pub fn add(&self, layer: Layer, took: Duration) {
+        self.change(|state| state.latencies.add(layer, took));
+    }
+
     /// Notes as whom the user acts, and what allows it.
     pub fn impersonates(&self, user: &User, constraint: &str) {
         self.change(|state| {

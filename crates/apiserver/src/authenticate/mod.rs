@@ -8,6 +8,7 @@
 mod anonymous;
 mod authorities;
 mod bootstrap_token;
+mod cache_counts;
 mod certificate;
 mod issuer;
 pub mod peer;
@@ -22,8 +23,10 @@ use std::sync::Arc;
 use http::HeaderMap;
 use mizzen_object::{Status, Str, in_one};
 use mizzen_registry::Future;
+use tokio::time::Instant;
 
 use crate::identity::User;
+use crate::metrics::Authenticated;
 use crate::server::Inner;
 use crate::token;
 pub use anonymous::Anonymous;
@@ -53,6 +56,11 @@ pub struct Authentication {
 pub trait Authenticator: Debug + Send + Sync {
     /// Whose token it is. `audiences` says whom it must be for, at least one of them.
     fn authenticate<'a>(&'a self, token: &'a str, audiences: &'a [Str]) -> Future<'a, Verdict>;
+
+    /// Adds what it has to show to the server's metrics, in Prometheus' text form.
+    fn write_metrics(&self, out: &mut String) {
+        let _ = out;
+    }
 }
 
 /// Who shows a token: somebody, or nobody who is known here. The error is why somebody was not let in who seems to be
@@ -77,26 +85,39 @@ impl Bearer {
     }
 }
 
-/// The user of a request to a path, or why there is none.
+/// The user of a request to a path that came at `started`, or why there is none.
 pub(crate) async fn authenticate(
     server: &Inner,
     claim: Claim,
     path: &str,
     headers: &HeaderMap,
+    started: Instant,
 ) -> Result<User, Status> {
+    let (found, results) = (find(server, claim, path, headers).await, &server.metrics.results);
+    match &found {
+        Ok(user) => results.is_known(&user.name, started.elapsed()),
+        Err(result) => results.authenticated(*result, started.elapsed()),
+    }
+    found.map_err(|_| Status::unauthorized())
+}
+
+async fn find(server: &Inner, claim: Claim, path: &str, headers: &HeaderMap) -> Result<User, Authenticated> {
     match claim {
         Claim::Proved(user) => return Ok(user),
         Claim::Connected(user) if !headers.contains_key(http::header::AUTHORIZATION) => return Ok(user),
         _ => {}
     }
     let Some(token) = bearer_token(headers) else {
-        let may = claim != Claim::Failed && server.options.authentication.anonymous.allows(path);
-        return if may { Ok(User::anonymous()) } else { Err(Status::unauthorized()) };
+        return match server.options.authentication.anonymous.allows(path) {
+            _ if claim == Claim::Failed => Err(Authenticated::Error),
+            true => Ok(User::anonymous()),
+            false => Err(Authenticated::Failure),
+        };
     };
     let bearer = authenticate_token(server, token, server.options.service_accounts.audiences()).await;
     bearer.map(|bearer| bearer.user).map_err(|problem| {
         tracing::debug!(%problem, "a token was refused");
-        Status::unauthorized()
+        Authenticated::Error
     })
 }
 

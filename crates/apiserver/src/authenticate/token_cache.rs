@@ -13,7 +13,9 @@ use mizzen_object::Str;
 use mizzen_registry::Registry;
 use ring::hmac;
 use tokio::sync::OnceCell;
+use tokio::time::Instant;
 
+use super::cache_counts::CacheCounts;
 use super::{Bearer, Verdict};
 use crate::delegate::Cache;
 
@@ -27,6 +29,7 @@ pub(crate) struct TokenCache {
     lasts: Duration,
     /// Questions that are being asked: who has the same one waits for the same answer.
     flights: Mutex<HashMap<String, Arc<OnceCell<Verdict>>>>,
+    counts: CacheCounts,
 }
 
 impl TokenCache {
@@ -35,7 +38,13 @@ impl TokenCache {
         let mut key = [0; 32];
         registry.random().fill(&mut key);
         let key = hmac::Key::new(hmac::HMAC_SHA256, &key);
-        TokenCache { key, kept: Cache::new(ROOM), lasts, flights: Mutex::default() }
+        TokenCache {
+            key,
+            kept: Cache::new(ROOM),
+            lasts,
+            flights: Mutex::default(),
+            counts: Default::default(),
+        }
     }
 
     /// What is known, or what `ask` says.
@@ -45,16 +54,23 @@ impl TokenCache {
         audiences: &[Str],
         ask: impl Future<Output = Verdict> + Send,
     ) -> Verdict {
-        let question = self.question(token, audiences);
+        let (question, started) = (self.question(token, audiences), Instant::now());
         if let Some(known) = self.kept.get(&question) {
+            self.counts.answered(true, started.elapsed());
             return Ok(known);
         }
-        let flight = Flight::join(self, &question);
-        let verdict = flight.cell.get_or_init(|| ask).await.clone();
+        let (flight, _blocked) = (Flight::join(self, &question), self.counts.blocked());
+        let verdict = flight.cell.get_or_init(|| self.counts.fetch(ask)).await.clone();
+        self.counts.answered(false, started.elapsed());
         if let Ok(answer) = &verdict {
             self.kept.put(question.clone(), answer.clone(), self.lasts);
         }
         verdict
+    }
+
+    /// What is counted, in Prometheus' text form.
+    pub fn write_metrics(&self, out: &mut String) {
+        self.counts.write(out);
     }
 
     /// Every part has its length before it, so that no two questions are one.
@@ -135,6 +151,19 @@ mod tests {
         tokio::time::advance(Duration::from_secs(120)).await;
         assert_eq!(ask("t", Ok(None)).await, (Ok(None), 4));
         assert!(cache.flights.lock().unwrap().is_empty());
+        let mut out = String::new();
+        cache.write_metrics(&mut out);
+        for line in [
+            r#"request_total{status="hit"} 2"#,
+            r#"request_total{status="miss"} 4"#,
+            r#"request_duration_seconds_count{status="miss"} 4"#,
+            r#"fetch_total{status="ok"} 3"#,
+            r#"fetch_total{status="error"} 1"#,
+            r#"active_fetch_count{status="blocked"} 0"#,
+        ] {
+            let line = format!("authentication_token_cache_{line}");
+            assert!(out.lines().any(|known| known == line), "{line} is not in\n{out}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -186,6 +186,10 @@ impl Authenticator for TokenWebhook {
     fn authenticate<'a>(&'a self, token: &'a str, audiences: &'a [Str]) -> Future<'a, Verdict> {
         Box::pin(self.cache.or_ask(token, audiences, self.review(token, audiences)))
     }
+
+    fn write_metrics(&self, out: &mut String) {
+        self.cache.write_metrics(out);
+    }
 }
 
 /// Its own token is not for logs.

@@ -13,6 +13,10 @@ impl Authenticator for Upstream {
     fn authenticate<'a>(&'a self, token: &'a str, audiences: &'a [Str]) -> Future<'a, Verdict> {
         Box::pin(self.0.users.or_ask(token, audiences, self.review(token, audiences)))
     }
+
+    fn write_metrics(&self, out: &mut String) {
+        self.0.users.write_metrics(out);
+    }
 }
 
 impl Upstream {

@@ -38,6 +38,36 @@ fn binding(name: &str, kind: &str, role: &str, user: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
+async fn it_is_counted_who_was_let_in_and_who_might() {
+    let tokens = StaticTokens::parse("swordfish,jane,1").unwrap();
+    let authentication = Authentication { tokens, ..Authentication::default() };
+    let rig = Rig::with(Options { authentication, ..Options::default() }).await;
+    let send = async |token: &str| {
+        let headers = [("authorization", format!("Bearer {token}"))];
+        let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+        let uri = CONFIG_MAPS.parse().unwrap();
+        rig.server
+            .call(None, "GET".parse().unwrap(), uri, headers.collect(), Default::default())
+            .await
+            .status()
+    };
+    assert_eq!((send("swordfish").await.as_u16(), send("cod").await.as_u16()), (403, 401));
+    let metrics = rig.get("/metrics").await.expect(200).body.str().to_owned();
+    for line in [
+        "authenticated_user_requests{username=\"other\"} 1",
+        "authentication_attempts{result=\"error\"} 1",
+        "authentication_duration_seconds_count{result=\"error\"} 1",
+        "authorization_attempts_total{result=\"no-opinion\"} 1",
+        "authorization_duration_seconds_bucket{result=\"no-opinion\",le=\"0.001\"} 1",
+        // The namespace was made, and this page is read.
+        "authorization_attempts_total{result=\"allowed\"} 2",
+        "authenticated_user_requests{username=\"admin\"} 2",
+    ] {
+        assert!(metrics.lines().any(|known| known == line), "{line} is not in\n{metrics}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_role_counts_for_the_next_request_and_no_longer_than_it_is_there() {
     let rig = Rig::new().await;
     as_jane(&rig, "GET", CONFIG_MAPS, "").await.expect(403);

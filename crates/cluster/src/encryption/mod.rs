@@ -3,13 +3,14 @@
 //!
 //! `configuration` reads the file and `validate` says what is wrong with it; `rules` are what it comes to: who seals
 //! which resource. `cipher/` has the ways of sealing, `kms/` the one that asks a plug-in for its key, `marks` tells
-//! keys apart, `reload` follows the file. What is sealed looks as it does upstream: a prefix that names the provider and the
+//! keys apart, `reload` follows the file, `counts` is what is counted. What is sealed looks as it does upstream: a prefix that names the provider and the
 //! key, then its bytes; the storage path is authenticated with it where the way of sealing can.
 //!
 //! Invariant: what must be sealed is refused when it cannot be; it is never written as it is.
 
 mod cipher;
 mod configuration;
+mod counts;
 mod kms;
 mod marks;
 mod reload;
@@ -23,6 +24,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use mizzen_apiserver::HealthCheck;
+use mizzen_apiserver::metrics::Measured;
 use mizzen_object::in_one;
 use mizzen_object::seam::{Clock, Random, uuid};
 use mizzen_registry::Future;
@@ -33,6 +35,7 @@ use tokio::runtime::Handle;
 pub use configuration::ConfigurationError;
 
 use configuration::{Configuration, KmsOptions};
+use counts::Counts;
 use kms::Kms;
 use marks::Marks;
 use rules::{Rules, Workshop};
@@ -54,6 +57,7 @@ struct World {
     marks: Arc<Marks>,
     /// Counts changes of marks.
     changes: Arc<AtomicU64>,
+    counts: Arc<Counts>,
     /// Where plug-ins are asked.
     runtime: Handle,
 }
@@ -67,9 +71,10 @@ impl Encryption {
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
     ) -> Result<Arc<Encryption>, ConfigurationError> {
-        let (marks, changes) = (Arc::default(), Arc::default());
-        let world = World { random, clock, marks, changes, runtime: Handle::current() };
+        let (marks, changes, counts) = (Arc::default(), Arc::default(), Arc::default());
+        let world = World { random, clock, marks, changes, counts, runtime: Handle::current() };
         let rules = world.rules(text)?;
+        world.counts.reloads.gone_by(text);
         for plugin in &rules.plugins {
             kms::keep_asking(plugin).await;
         }
@@ -96,7 +101,8 @@ impl World {
     fn rules(&self, text: &[u8]) -> Result<Rules, ConfigurationError> {
         let configuration = Configuration::parse(text)?;
         let plugin = |options: &KmsOptions| Arc::new(Kms::new(options, self.clone()));
-        Rules::new(&configuration, &Workshop { random: &self.random, marks: &self.marks, plugin: &plugin })
+        let World { random, marks, counts, .. } = self;
+        Rules::new(&configuration, &Workshop { random, marks, counts, plugin: &plugin })
     }
 }
 
@@ -138,6 +144,12 @@ impl Sealer for Encryption {
 impl fmt::Debug for Encryption {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "Encryption({})", self.file.display())
+    }
+}
+
+impl Measured for Encryption {
+    fn write_metrics(&self, out: &mut String) {
+        self.world.counts.write(out);
     }
 }
 

@@ -19,7 +19,11 @@ impl Encryption {
     /// Goes by the file as it is, from now on.
     pub async fn follow(self: Arc<Encryption>) {
         loop {
-            match self.reload().await {
+            let outcome = self.reload().await;
+            if !matches!(outcome, Ok(false)) {
+                self.world.counts.reloads.reloaded(outcome.is_ok(), self.world.clock.now().0);
+            }
+            match outcome {
                 Ok(false) => {}
                 Ok(true) => tracing::info!("encryption goes by the new {}", self.file.display()),
                 Err(error) => {
@@ -45,6 +49,7 @@ impl Encryption {
         until_healthy(&rules).await?;
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
         *self.seen.write().unwrap_or_else(PoisonError::into_inner) = digest;
+        self.world.counts.reloads.gone_by(&text);
         self.world.changes.fetch_add(1, Ordering::Relaxed);
         Ok(true)
     }

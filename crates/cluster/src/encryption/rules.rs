@@ -6,9 +6,11 @@ use std::sync::Arc;
 use mizzen_object::seam::Random;
 use mizzen_object::{GroupResource, in_one};
 use mizzen_store::{Mark, SealError, Sealed};
+use tokio::time::Instant;
 
 use super::cipher::{Cipher, Method};
 use super::configuration::{self, Configuration, ConfigurationError, Entry, KmsOptions};
+use super::counts::{Counts, Transformations, Way};
 use super::kms::Kms;
 use super::marks::Marks;
 
@@ -23,6 +25,8 @@ pub(super) struct Rules {
     any: Option<Providers>,
     /// All plug-ins.
     pub(super) plugins: Vec<Arc<Kms>>,
+    /// What nobody could open.
+    unknown: Arc<Transformations>,
 }
 
 /// Those of one resource, in order.
@@ -39,6 +43,7 @@ pub(super) enum Provider {
 /// Keys that are used in one way.
 pub(super) struct Ring {
     method: Method,
+    counts: Arc<Transformations>,
     keys: Vec<Key>,
 }
 
@@ -53,6 +58,7 @@ struct Key {
 pub(super) struct Workshop<'a> {
     pub(super) random: &'a Arc<dyn Random>,
     pub(super) marks: &'a Arc<Marks>,
+    pub(super) counts: &'a Counts,
     pub(super) plugin: &'a dyn Fn(&KmsOptions) -> Arc<Kms>,
 }
 
@@ -62,7 +68,7 @@ impl Rules {
         configuration: &Configuration,
         workshop: &Workshop,
     ) -> Result<Rules, ConfigurationError> {
-        let mut rules = Rules::default();
+        let mut rules = Rules { unknown: workshop.counts.of("unknown"), ..Rules::default() };
         for entry in &configuration.entries {
             rules.add(entry, workshop)?;
         }
@@ -88,7 +94,7 @@ impl Rules {
             configuration::Provider::Identity => Provider::Identity,
             configuration::Provider::Keys(method, keys) => {
                 let keys = keys.iter().filter_map(|key| Key::new(*method, key, workshop)).collect();
-                Provider::Keys(Ring { method: *method, keys })
+                Provider::Keys(Ring { method: *method, counts: workshop.counts.of(method.prefix()), keys })
             }
             configuration::Provider::Kms(options) => {
                 let plugin = (workshop.plugin)(options);
@@ -131,7 +137,13 @@ impl Rules {
 
     /// Seals with the first provider.
     pub(super) fn seal(&self, space: &str, path: &[u8], plain: &[u8]) -> Result<Option<Sealed>, SealError> {
-        self.of(space).first().map_or(Ok(None), |provider| provider.seal(path, plain))
+        let Some(provider) = self.of(space).first() else { return Ok(None) };
+        let started = Instant::now();
+        let sealed = provider.seal(path, plain);
+        if let Some(counts) = provider.counts() {
+            counts.record(space, Way::To, &sealed, started.elapsed());
+        }
+        sealed
     }
 
     /// Opens with the first provider that can.
@@ -140,16 +152,24 @@ impl Rules {
         if providers.iter().all(|provider| matches!(**provider, Provider::Identity)) {
             return Err(SealError("identity transformer tried to read encrypted data".into()));
         }
-        let mut problems = Vec::new();
+        let (mut problems, started) = (Vec::new(), Instant::now());
         // Kubernetes: a key that does not fit keeps no later one from being tried: two may have the same name.
         for provider in providers {
-            match provider.open(path, sealed) {
-                None => {}
-                Some(Ok(opened)) => return Ok(opened),
-                Some(Err(problem)) => problems.push(problem.0),
+            let Some(outcome) = provider.open(path, sealed) else { continue };
+            if let Some(counts) = provider.counts() {
+                counts.record(space, Way::From, &outcome, started.elapsed());
+            }
+            match outcome {
+                Ok(opened) => return Ok(opened),
+                Err(problem) => problems.push(problem.0),
             }
         }
-        Err(SealError(in_one(problems).unwrap_or_else(no_provider)))
+        if let Some(problem) = in_one(problems) {
+            return Err(SealError(problem));
+        }
+        let refused = Err(SealError(no_provider()));
+        self.unknown.record(space, Way::From, &refused, started.elapsed());
+        refused
     }
 
     /// Refuses what is not sealed where nobody reads that.
@@ -183,6 +203,15 @@ fn shown(resource: &GroupResource) -> String {
 }
 
 impl Provider {
+    /// Where it is counted what is sealed; nothing is where things stay as they are.
+    fn counts(&self) -> Option<&Transformations> {
+        match self {
+            Provider::Identity => None,
+            Provider::Keys(ring) => Some(&ring.counts),
+            Provider::Kms(kms) => Some(kms.transformations()),
+        }
+    }
+
     fn mark(&self) -> Mark {
         match self {
             Provider::Identity => Mark::PLAIN,

@@ -270,6 +270,34 @@ async fn the_first_provider_writes_and_all_read() {
 }
 
 #[tokio::test]
+async fn it_is_counted_what_is_sealed_and_opened() {
+    let entry = format!("{}, {}", keyed("aesgcm", 2), keyed("aescbc", 1));
+    let encryption = start(&file(&[("secrets, deployments.apps", &entry)])).await.unwrap();
+    let sealed = encryption.seal("secrets", "default/a", b"plain").unwrap().unwrap();
+    encryption.seal("apps/deployments", "default/a", b"plain").unwrap();
+    encryption.open("secrets", "default/a", &sealed.bytes).unwrap();
+    encryption.open("secrets", "default/b", &sealed.bytes).unwrap_err();
+    encryption.open("secrets", "default/a", b"k8s:enc:secretbox:v1:key:x").unwrap_err();
+    let mut out = String::new();
+    encryption.write_metrics(&mut out);
+    for (resource, status, way, prefix) in [
+        ("secrets", "OK", "to_storage", "k8s:enc:aesgcm:v1:"),
+        ("deployments.apps", "OK", "to_storage", "k8s:enc:aesgcm:v1:"),
+        ("secrets", "OK", "from_storage", "k8s:enc:aesgcm:v1:"),
+        ("secrets", "unknown-non-grpc", "from_storage", "k8s:enc:aesgcm:v1:"),
+        ("secrets", "unknown-non-grpc", "from_storage", "unknown"),
+    ] {
+        let labels = format!("resource=\"{resource}\",status=\"{status}\",transformation_type=\"{way}\"");
+        let line = format!("_operations_total{{{labels},transformer_prefix=\"{prefix}\"}} 1\n");
+        assert!(out.contains(&line), "{line} is not in\n{out}");
+    }
+    let took =
+        "_seconds_count{transformation_type=\"to_storage\",transformer_prefix=\"k8s:enc:aesgcm:v1:\"} 2\n";
+    assert!(out.contains(took), "{out}");
+    assert!(out.contains("apiserver_encryption_config_controller_last_config_info{"), "{out}");
+}
+
+#[tokio::test]
 async fn what_cannot_be_opened_is_refused_with_the_reason() {
     let one = start(&file(&[("secrets", &keyed("aesgcm", 1))])).await.unwrap();
     let sealed = one.seal("secrets", "default/a", b"plain").unwrap().unwrap().bytes;
@@ -328,5 +356,10 @@ async fn a_file_that_changes_counts_if_it_makes_sense() {
     std::fs::write(&path, &first).unwrap();
     tokio::time::sleep(Duration::from_secs(100)).await;
     assert_eq!(encryption.mark("secrets"), mark, "it is the old key again");
+    let mut out = String::new();
+    encryption.write_metrics(&mut out);
+    let reloads = "encryption_config_controller_automatic_reloads_total{apiserver_id_hash=\"\",status=";
+    assert!(out.contains(&format!("{reloads}\"success\"}} 2\n")), "{out}");
+    assert!(out.contains(&format!("{reloads}\"failure\"}}")), "{out}");
     task.abort();
 }

@@ -7,9 +7,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use mizzen_object::{Value, json};
+use mizzen_registry::Registry;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
+use super::counts::Counts;
 use crate::jose::{PublicKey, Unverified};
 use crate::outgoing::{Client, Limit, Trust};
 
@@ -45,6 +47,8 @@ impl Place {
 /// The keys of one issuer, as far as they are known.
 pub(super) struct Keys {
     pub place: Place,
+    pub counts: Counts,
+    registry: Registry,
     client: Client,
     known: RwLock<Known>,
     asking: Mutex<Asking>,
@@ -66,9 +70,10 @@ struct Asking {
 }
 
 impl Keys {
-    pub fn new(place: Place, client: Client) -> Keys {
+    pub fn new(place: Place, client: Client, registry: &Registry) -> Keys {
         let asking = Asking { keys_url: None, left: BURST, counted: Instant::now() };
-        Keys { place, client, known: RwLock::default(), asking: Mutex::new(asking) }
+        let (counts, registry) = (Counts::new(&place.issuer), registry.clone());
+        Keys { place, counts, registry, client, known: RwLock::default(), asking: Mutex::new(asking) }
     }
 
     /// Whether the issuer has signed a token; the error says why not, or why that is not known.
@@ -102,6 +107,7 @@ impl Keys {
         }
         asking.spend()?;
         let fetched = self.ask(&mut asking, Limit { until, bytes: MAX_ANSWER }).await;
+        self.counts.fetched(fetched.is_ok(), self.registry.now());
         let keys = Arc::new(fetched.inspect_err(|problem| {
             tracing::warn!(issuer = self.place.issuer, problem, "the keys of an issuer cannot be had");
         })?);

@@ -5,6 +5,7 @@
 //! user of claims, `expression` evaluates what is written in CEL.
 
 mod configuration;
+mod counts;
 mod expression;
 mod keys;
 mod user;
@@ -14,9 +15,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use mizzen_object::{Str, Value, json, time};
 use mizzen_registry::{Future, Registry};
+use tokio::time::Instant;
 
 use super::{Authenticator, Bearer, Verdict};
+use crate::identity::User;
 use crate::jose::{ALGORITHMS, Algorithm, Unverified, quoted};
+use crate::metrics::Reloads;
 use crate::outgoing::Client;
 pub use configuration::AuthenticationConfiguration;
 use configuration::IssuerConfiguration;
@@ -33,6 +37,7 @@ pub struct Issuers {
     /// The names of this server.
     own: Vec<Str>,
     current: RwLock<Arc<Vec<Issuer>>>,
+    reloads: Reloads,
 }
 
 struct Issuer {
@@ -56,6 +61,7 @@ impl Issuers {
             algorithms,
             own: own.to_vec(),
             current: RwLock::default(),
+            reloads: Reloads::new("authentication"),
         };
         issuers.replace(configuration);
         issuers
@@ -66,11 +72,21 @@ impl Issuers {
         let old = self.current();
         let join = |rules: IssuerConfiguration| {
             let kept = old.iter().map(|issuer| &issuer.keys).find(|keys| keys.place == rules.place);
-            let fresh = || Arc::new(Keys::new(rules.place.clone(), self.client.clone()));
+            let fresh = || Arc::new(Keys::new(rules.place.clone(), self.client.clone(), &self.registry));
             Issuer { keys: kept.cloned().unwrap_or_else(fresh), rules }
         };
         let new = configuration.issuers.into_iter().map(join).collect();
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+    }
+
+    /// They are those of a file that says this.
+    pub fn are_of(&self, text: &str) {
+        self.reloads.gone_by(text.as_bytes());
+    }
+
+    /// The file was read again; `good` says whether that made sense.
+    pub fn reloaded(&self, good: bool) {
+        self.reloads.reloaded(good, self.registry.now());
     }
 
     fn current(&self) -> Arc<Vec<Issuer>> {
@@ -87,10 +103,16 @@ impl Issuers {
         if Bearer::of_server(Default::default(), &self.own, audiences).is_none() {
             return Ok(None);
         }
-        let verified = self.verify(issuer, &token).await;
+        let started = Instant::now();
+        let user = self.user(issuer, &token).await;
+        issuer.keys.counts.judged(user.is_ok(), started.elapsed());
+        Ok(Bearer::of_server(user?, &self.own, audiences))
+    }
+
+    async fn user(&self, issuer: &Issuer, token: &Unverified<'_>) -> Result<User, String> {
+        let verified = self.verify(issuer, token).await;
         verified.map_err(|problem| format!("oidc: verify token: {problem}"))?;
-        let user = issuer.rules.mapping.user(&token.claims)?;
-        Ok(Bearer::of_server(user, &self.own, audiences))
+        issuer.rules.mapping.user(&token.claims)
     }
 
     /// Kubernetes: in this order (go-oidc), so that no issuer is asked for what can be refused without it.
@@ -155,6 +177,11 @@ fn moment(seconds: f64) -> String {
 impl Authenticator for Issuers {
     fn authenticate<'a>(&'a self, token: &'a str, audiences: &'a [Str]) -> Future<'a, Verdict> {
         Box::pin(self.ask(token, audiences))
+    }
+
+    fn write_metrics(&self, out: &mut String) {
+        self.reloads.write(out);
+        counts::write(self.current().iter().map(|issuer| &issuer.keys), out);
     }
 }
 

@@ -109,6 +109,7 @@ impl AuthenticationArgs {
                     .map_err(|why| refused(file, why))?;
                 let anonymous = read.anonymous.take();
                 let issuers = Arc::new(Issuers::new(registry, read, Vec::new(), own));
+                issuers.are_of(&content);
                 let changed = reload(issuers.clone(), accounts.issuers.clone(), anonymous.clone());
                 tokio::spawn(follow(file.clone(), content, changed));
                 Ok((Some(issuers), anonymous))
@@ -150,12 +151,17 @@ impl AuthenticationArgs {
 
 /// Takes over what a file says anew, or goes on as before if that makes no sense.
 fn reload(issuers: Arc<Issuers>, disallowed: Vec<Str>, said: Option<Anonymous>) -> impl FnMut(&str) {
-    move |text| match reread(text, &disallowed, &said) {
-        Ok(read) => {
-            issuers.replace(read);
-            tracing::info!("reloaded authentication config");
+    move |text| {
+        let read = reread(text, &disallowed, &said);
+        issuers.reloaded(read.is_ok());
+        match read {
+            Ok(read) => {
+                issuers.replace(read);
+                issuers.are_of(text);
+                tracing::info!("reloaded authentication config");
+            }
+            Err(problem) => tracing::error!(problem, "failed to validate authentication config"),
         }
-        Err(problem) => tracing::error!(problem, "failed to validate authentication config"),
     }
 }
 
@@ -204,6 +210,13 @@ mod tests {
         check(&file("https://own", ""), "https://b");
         check(&file("https://c", "anonymous: {enabled: false}"), "https://b");
         check(&file("https://c", ""), "https://c");
+        let mut out = String::new();
+        issuers.write_metrics(&mut out);
+        let reloads = "apiserver_authentication_config_controller_automatic_reloads_total";
+        for counted in ["success\"} 2\n", "failure\"} 5\n"] {
+            let line = format!("{reloads}{{apiserver_id_hash=\"\",status=\"{counted}");
+            assert!(out.contains(&line), "{line} is not in\n{out}");
+        }
     }
 
     #[test]

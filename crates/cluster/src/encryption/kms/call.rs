@@ -48,6 +48,18 @@ pub(super) enum CallError {
     Message(#[from] ProtoError),
 }
 
+impl CallError {
+    /// The name of its code.
+    pub(super) fn code(&self) -> &'static str {
+        match self {
+            CallError::Late { .. } => "DeadlineExceeded",
+            CallError::Refused { code, .. } => code_name(*code),
+            CallError::Malformed(_) => "Internal",
+            CallError::Message(_) => "unknown-non-grpc",
+        }
+    }
+}
+
 impl Channel {
     pub(super) fn new(socket: &str, timeout: Duration) -> Channel {
         // Where Go writes `@`, Linux has a zero byte.

@@ -6,6 +6,7 @@
 //! sealed with the last seed for three minutes, and is refused after that.
 
 mod call;
+mod counts;
 mod object;
 mod probe;
 mod service;
@@ -18,14 +19,17 @@ use mizzen_object::time::from_unix;
 use mizzen_store::{Mark, SealError, Sealed};
 use tokio::time::Instant;
 
+use self::counts::KeyUses;
 use self::object::{Envelope, Source};
 use self::probe::Last;
 use self::service::Service;
 use super::World;
 use super::cipher::{Cipher, Derived};
 use super::configuration::KmsOptions;
+use super::counts::{Transformations, Way};
 use super::marks::Marks;
 
+pub(super) use counts::PluginCounts;
 pub(super) use probe::keep_asking;
 
 /// How many opened seeds are remembered: there is one for each start of a server and each key of the plug-in.
@@ -41,13 +45,19 @@ pub(super) struct Kms {
     /// What is written is sealed with; nothing until the plug-in has answered.
     state: RwLock<Option<Arc<State>>>,
     /// Seeds and keys that the plug-in has opened, by what it was given.
-    opened: Mutex<HashMap<Source, Arc<dyn Cipher>>>,
+    opened: Mutex<HashMap<Source, Opened>>,
+    transformations: Arc<Transformations>,
+    counts: Arc<PluginCounts>,
     last: tokio::sync::Mutex<Last>,
 }
+
+/// A seed or key that the plug-in has opened, and how it is used.
+type Opened = (Arc<dyn Cipher>, Arc<KeyUses>);
 
 /// A seed, and what the plug-in made of it.
 struct State {
     source: Source,
+    uses: Arc<KeyUses>,
     cipher: Arc<Derived>,
     mark: Mark,
     /// It may be written with until then.
@@ -56,10 +66,14 @@ struct State {
 
 impl Kms {
     pub(super) fn new(options: &KmsOptions, world: World) -> Kms {
+        let prefix = format!("k8s:enc:kms:v2:{}:", options.name);
+        let counts = world.counts.plugin(&options.name);
         Kms {
             name: options.name.clone(),
-            prefix: format!("k8s:enc:kms:v2:{}:", options.name),
-            service: Service::new(&options.socket, options.timeout),
+            transformations: world.counts.of(&prefix),
+            prefix,
+            service: Service::new(&options.socket, options.timeout, counts.clone()),
+            counts,
             timeout: options.timeout,
             world,
             state: RwLock::default(),
@@ -71,6 +85,11 @@ impl Kms {
     /// What everything begins with that it has sealed.
     pub(super) fn prefix(&self) -> &str {
         &self.prefix
+    }
+
+    /// Where it is counted what is sealed and opened.
+    pub(super) fn transformations(&self) -> &Transformations {
+        &self.transformations
     }
 
     /// How long it may take.
@@ -92,6 +111,7 @@ impl Kms {
         let mut bytes = Vec::with_capacity(self.prefix.len() + data.len() + 256);
         bytes.extend_from_slice(self.prefix.as_bytes());
         Envelope { data, source: state.source.clone() }.encode(&mut bytes);
+        state.uses.used(Way::To, self.world.clock.now().0);
         Ok(Sealed { bytes: bytes.into(), mark: state.mark })
     }
 
@@ -99,32 +119,38 @@ impl Kms {
     /// must not be called by a task.
     pub(super) fn open(&self, path: &[u8], sealed: &[u8]) -> Result<(Vec<u8>, Mark), SealError> {
         let Envelope { data, source } = Envelope::decode(sealed).map_err(SealError)?;
-        let cipher = match self.known(&source) {
-            Some(cipher) => cipher,
-            None => self.world.runtime.block_on(self.ask_for(&source))?,
+        let (cipher, uses) = match self.known(&source) {
+            Some(known) => known,
+            None => {
+                self.world.counts.missed();
+                self.world.runtime.block_on(self.ask_for(&source))?
+            }
         };
+        uses.used(Way::From, self.world.clock.now().0);
         Ok((cipher.open(&data, path)?, self.mark_of(&source)))
     }
 
-    fn known(&self, source: &Source) -> Option<Arc<dyn Cipher>> {
+    fn known(&self, source: &Source) -> Option<Opened> {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner).get(source).cloned()
     }
 
-    async fn ask_for(&self, source: &Source) -> Result<Arc<dyn Cipher>, SealError> {
+    async fn ask_for(&self, source: &Source) -> Result<Opened, SealError> {
         let key = self.service.decrypt(source, self.world.uuid()).await;
         let key = key.map_err(|error| SealError(format!("failed to decrypt DEK, error: {error}")))?;
         let cipher = source.cipher(&key, &self.world.random).map_err(SealError)?;
-        self.remember(source.clone(), cipher.clone());
-        Ok(cipher)
+        let uses = self.counts.key(&source.key_id);
+        self.remember(source.clone(), (cipher.clone(), uses.clone()));
+        Ok((cipher, uses))
     }
 
     /// Forgetting costs a question, never an answer.
-    fn remember(&self, source: Source, cipher: Arc<dyn Cipher>) {
+    fn remember(&self, source: Source, cipher: Opened) {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if opened.len() >= MAX_OPENED {
             opened.clear();
         }
         opened.insert(source, cipher);
+        self.counts.knows(opened.len());
     }
 
     fn state(&self) -> Option<Arc<State>> {

@@ -80,8 +80,12 @@ impl Kms {
         })?;
         let mut problems = complaints(&status, version);
         match check_key_id(&status.key_id) {
-            Ok(()) => problems.extend(self.keep_or_rotate(&status.key_id, until).await.err()),
+            Ok(()) => {
+                self.counts.said(&status.key_id, self.world.clock.now().0);
+                problems.extend(self.keep_or_rotate(&status.key_id, until).await.err());
+            }
             Err(error) => {
+                self.counts.said_nonsense(&status.key_id);
                 problems.push(format!("got invalid KMSv2 KeyID hash \"{}\": {error}", shown(&status.key_id)));
             }
         }
@@ -95,13 +99,15 @@ impl Kms {
     /// fails, the old one is good for as long as it was.
     async fn keep_or_rotate(&self, key_id: &str, until: Instant) -> Result<(), String> {
         if let Some(state) = self.state().filter(|state| state.source.key_id == key_id) {
-            let State { source, cipher, mark, .. } = &*state;
-            self.set_state(State { source: source.clone(), cipher: cipher.clone(), mark: *mark, until });
+            let State { source, cipher, uses, mark, .. } = &*state;
+            let (source, cipher, uses) = (source.clone(), cipher.clone(), uses.clone());
+            self.set_state(State { source, cipher, uses, mark: *mark, until });
             return Ok(());
         }
         let failed = |error: String| format!("failed to rotate DEK: {error}");
-        let mut seed = [0; SEED];
+        let (mut seed, started) = ([0; SEED], Instant::now());
         self.world.random.fill(&mut seed);
+        self.world.counts.generated(started.elapsed());
         let source = self.service.encrypt(&seed, self.world.uuid()).await;
         let source = source.map_err(|error| failed(format!("failed to encrypt DEK, error: {error}")))?;
         source.check().map_err(failed)?;
@@ -111,9 +117,10 @@ impl Kms {
         }
         let cipher = Derived::from_seed(&seed, &self.world.random).expect("the seed is long enough");
         let cipher = Arc::new(cipher);
-        self.remember(source.clone(), cipher.clone());
+        let uses = self.counts.key(&source.key_id);
+        self.remember(source.clone(), (cipher.clone(), uses.clone()));
         let mark = self.mark_of(&source);
-        self.set_state(State { source, cipher, mark, until });
+        self.set_state(State { source, cipher, uses, mark, until });
         self.world.changes.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }

@@ -1,17 +1,24 @@
 //! The three calls of a plug-in (`v2.KeyManagementService`, kms/apis/v2/api.proto).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use mizzen_object::proto::ProtoError;
 use mizzen_object::proto::wire::{Content, Reader, put_bytes};
 use ring::digest::{SHA256, digest};
+use tokio::time::Instant;
 
 use super::call::{CallError, Channel};
+use super::counts::PluginCounts;
 use super::object::{SEED_KIND, Source, add_annotation, put_annotations};
 
 /// Calls a plug-in.
-pub(super) struct Service(Channel);
+pub(super) struct Service {
+    channel: Channel,
+    counts: Arc<PluginCounts>,
+}
 
 /// How a plug-in says it is.
 #[derive(Debug, Default)]
@@ -22,13 +29,21 @@ pub(super) struct Status {
 }
 
 impl Service {
-    pub(super) fn new(socket: &str, timeout: Duration) -> Service {
-        Service(Channel::new(socket, timeout))
+    pub(super) fn new(socket: &str, timeout: Duration, counts: Arc<PluginCounts>) -> Service {
+        Service { channel: Channel::new(socket, timeout), counts }
+    }
+
+    async fn call(&self, method: &'static str, message: Vec<u8>) -> Result<Bytes, CallError> {
+        let started = Instant::now();
+        let answer = self.channel.call(method, message).await;
+        let code = answer.as_ref().map_or_else(CallError::code, |_| "OK");
+        self.counts.called(method, code, started.elapsed());
+        answer
     }
 
     /// How it is, and which key it uses now.
     pub(super) async fn status(&self) -> Result<Status, CallError> {
-        let answer = self.0.call("/v2.KeyManagementService/Status", Vec::new()).await?;
+        let answer = self.call("/v2.KeyManagementService/Status", Vec::new()).await?;
         let mut status = Status::default();
         each_field(&answer, |tag, content| {
             match tag {
@@ -47,7 +62,7 @@ impl Service {
         let mut request = Vec::new();
         put_bytes(1, seed, &mut request);
         put_bytes(2, uid.as_bytes(), &mut request);
-        let answer = self.0.call("/v2.KeyManagementService/Encrypt", request).await?;
+        let answer = self.call("/v2.KeyManagementService/Encrypt", request).await?;
         let (sealed, key_id, annotations) = (Vec::new(), String::new(), BTreeMap::new());
         let mut source = Source { kind: SEED_KIND, sealed, key_id, annotations };
         each_field(&answer, |tag, content| {
@@ -69,7 +84,7 @@ impl Service {
         put_bytes(2, uid.as_bytes(), &mut request);
         put_bytes(3, source.key_id.as_bytes(), &mut request);
         put_annotations(4, &source.annotations, &mut request);
-        let answer = self.0.call("/v2.KeyManagementService/Decrypt", request).await?;
+        let answer = self.call("/v2.KeyManagementService/Decrypt", request).await?;
         let mut plain = Vec::new();
         each_field(&answer, |tag, content| {
             if tag == 1 {

@@ -48,6 +48,7 @@ fn kms(socket: &Path) -> Arc<Kms> {
         clock: Arc::new(WallClock),
         marks: Arc::default(),
         changes: Arc::default(),
+        counts: Arc::default(),
         runtime: Handle::current(),
     };
     Arc::new(Kms::new(&options, world))
@@ -72,6 +73,23 @@ async fn what_was_sealed_is_opened_by_the_next_server_with_one_question() {
     assert_eq!(open(&next, &two).await.unwrap(), "plain");
     assert_eq!(plugin.n_calls(), [1, 1, 1]);
     assert!(open(&next, &one[..one.len() - 1]).await.is_err());
+    let metrics = |kms: &Kms| {
+        let mut out = String::new();
+        kms.world.counts.write(&mut out);
+        out
+    };
+    let key =
+        format!("apiserver_id_hash=\"\",key_id_hash=\"{}\",provider_name=\"test\"", service::hash("key-1"));
+    let check = |metrics: &str, line: String| assert!(metrics.contains(&line), "{line} is not in\n{metrics}");
+    let (first, second) = (metrics(&case.kms), metrics(&next));
+    let used = "apiserver_envelope_encryption_key_id_hash_total";
+    check(&first, format!("{used}{{{key},transformation_type=\"to_storage\"}} 2\n"));
+    check(&second, format!("{used}{{{key},transformation_type=\"from_storage\"}} 2\n"));
+    check(&second, "apiserver_storage_envelope_transformation_cache_misses_total 1\n".into());
+    check(&second, "dek_source_cache_size{provider_name=\"test\"} 1\n".into());
+    let method = "method_name=\"/v2.KeyManagementService/Encrypt\"";
+    check(&first, format!("_count{{grpc_status_code=\"OK\",{method},provider_name=\"test\"}} 1\n"));
+    check(&first, "apiserver_storage_data_key_generation_duration_seconds_count{} 1\n".into());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -167,7 +185,10 @@ async fn what_is_remembered_is_bounded() {
     let cipher: Arc<dyn Cipher> = Arc::new(Derived::from_seed(&[1; 32], &case.kms.world.random).unwrap());
     for n in 0..=MAX_OPENED {
         let (kind, sealed, annotations) = (1, n.to_be_bytes().to_vec(), Default::default());
-        case.kms.remember(Source { kind, sealed, key_id: "key".into(), annotations }, cipher.clone());
+        case.kms.remember(
+            Source { kind, sealed, key_id: "key".into(), annotations },
+            (cipher.clone(), Arc::default()),
+        );
     }
     assert_eq!(case.kms.opened.lock().unwrap().len(), 1);
 }

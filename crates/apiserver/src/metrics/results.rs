@@ -1,0 +1,140 @@
+//! How many came, who were they, were they let in, and how long did it take to find out? Under upstream's names
+//! (endpoints/filters/metrics.go).
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use super::{Timings, head};
+
+/// Upper bounds in seconds.
+const BOUNDS: [f64; 15] = [
+    0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384,
+];
+
+/// Users that have a name of their own in metrics. Kubernetes: so that neither names nor too many of them are told.
+const KNOWN: [&str; 5] =
+    ["admin", "client", "kube_proxy", "kubelet", "system:serviceaccount:kube-system:default"];
+const E_MAIL: usize = KNOWN.len();
+const OTHER: usize = E_MAIL + 1;
+
+/// What came of the question who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Authenticated {
+    Success,
+    /// They showed nothing, and that is not enough.
+    Failure,
+    /// What they showed is wrong.
+    Error,
+}
+
+/// What came of the question whether they may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Authorized {
+    Allowed,
+    Denied,
+    NoOpinion,
+    Error,
+}
+
+/// All of it.
+pub(crate) struct Results {
+    users: [AtomicU64; OTHER + 1],
+    authentication: [Timings; 3],
+    authorization: [Timings; 4],
+}
+
+impl Default for Results {
+    fn default() -> Results {
+        let timings = |_| Timings::new(&BOUNDS);
+        Results {
+            users: Default::default(),
+            authentication: [(); 3].map(timings),
+            authorization: [(); 4].map(timings),
+        }
+    }
+}
+
+impl Results {
+    /// A user was found out, after so long.
+    pub fn is_known(&self, user: &str, took: Duration) {
+        self.users[place(user)].fetch_add(1, Relaxed);
+        self.authenticated(Authenticated::Success, took);
+    }
+
+    pub fn authenticated(&self, result: Authenticated, took: Duration) {
+        self.authentication[result as usize].observe(took);
+    }
+
+    pub fn authorized(&self, result: Authorized, took: Duration) {
+        self.authorization[result as usize].observe(took);
+    }
+
+    /// In Prometheus' text form.
+    pub fn write(&self, out: &mut String) {
+        const USERS: &str = "authenticated_user_requests";
+        head(out, USERS, "counter", "Requests by user.");
+        let names = KNOWN.iter().chain(&["email_id", "other"]);
+        for (name, count) in names.zip(&self.users) {
+            let count = count.load(Relaxed);
+            if count > 0 {
+                let _ = writeln!(out, "{USERS}{{username=\"{name}\"}} {count}");
+            }
+        }
+        let words = ["success", "failure", "error"];
+        write(
+            out,
+            "authentication_attempts",
+            "authentication_duration_seconds",
+            &words,
+            &self.authentication,
+        );
+        let words = ["allowed", "denied", "no-opinion", "error"];
+        write(
+            out,
+            "authorization_attempts_total",
+            "authorization_duration_seconds",
+            &words,
+            &self.authorization,
+        );
+    }
+}
+
+fn place(user: &str) -> usize {
+    let known = KNOWN.iter().position(|known| *known == user);
+    known.unwrap_or(if user.contains('@') { E_MAIL } else { OTHER })
+}
+
+fn write(out: &mut String, attempts: &str, took: &str, words: &[&str], timings: &[Timings]) {
+    head(out, attempts, "counter", "Requests by what came of it.");
+    let each = || words.iter().zip(timings).filter(|(_, timings)| timings.count() > 0);
+    for (word, timings) in each() {
+        let _ = writeln!(out, "{attempts}{{result=\"{word}\"}} {}", timings.count());
+    }
+    head(out, took, "histogram", "How long it took to find out.");
+    each().for_each(|(word, timings)| timings.write(out, took, &format!("result=\"{word}\"")));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_users_have_a_name_in_metrics() {
+        let results = Results::default();
+        for user in ["admin", "jane", "joe@example.com", "admin", "system:serviceaccount:default:default"] {
+            results.is_known(user, Duration::ZERO);
+        }
+        let mut out = String::new();
+        results.write(&mut out);
+        for line in [
+            r#"authenticated_user_requests{username="admin"} 2"#,
+            r#"authenticated_user_requests{username="email_id"} 1"#,
+            r#"authenticated_user_requests{username="other"} 2"#,
+            r#"authentication_attempts{result="success"} 5"#,
+            r#"authentication_duration_seconds_bucket{result="success",le="0.001"} 5"#,
+        ] {
+            assert!(out.lines().any(|known| known == line), "{line} is not in\n{out}");
+        }
+    }
+}
