@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
-use crate::bootstrap::{allow_migration, bootstrap};
+use crate::bootstrap::{allow_migration, authentication, bootstrap};
 use crate::command::ServerArgs;
 use crate::encryption::Encryption;
 use crate::kubeconfig::kubeconfig;
@@ -175,7 +175,7 @@ async fn run(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
     server.aggregate().await.map_err(ComposeError::Bootstrap)?;
 
     let authorities = Authorities::new(&registry, &trust.trusted);
-    trust.follow(&authorities);
+    tokio::spawn(authentication::keep(server.clone(), trust.follow(&authorities)));
     let own = authority.sign_server(&addresses(address.ip()))?;
     let certificates = args.serving.certificates(&protocol, &own)?;
     let tls = pki::server_config(authorities.clone(), protocol, certificates.clone())?;

@@ -264,7 +264,7 @@ pub(crate) fn pem_to_der(pem: &str) -> Vec<u8> {
     base64::engine::general_purpose::STANDARD.decode(body).unwrap_or_default()
 }
 
-fn der_to_pem(der: &[u8]) -> String {
+pub(crate) fn der_to_pem(der: &[u8]) -> String {
     use base64::Engine as _;
     let body = base64::engine::general_purpose::STANDARD.encode(der);
     let lines: Vec<&str> = (0..body.len()).step_by(64).map(|at| &body[at..body.len().min(at + 64)]).collect();

@@ -4,6 +4,7 @@
 //! Namespaces come first; everything else is made at once, so that many writes share one trip to the disk.
 
 mod access;
+pub mod authentication;
 mod flow;
 mod migration;
 mod reconcile;
@@ -13,7 +14,7 @@ pub use migration::allow_migration;
 use http::Method;
 use mizzen_apiserver::Server;
 use mizzen_apiserver::authenticate::Trusted;
-use mizzen_object::{Value, json, value};
+use mizzen_object::{Value, value};
 use tokio::task::JoinSet;
 
 use crate::itself::{Client, KUBE_APISERVER};
@@ -47,11 +48,12 @@ pub(crate) struct Wanted {
 pub async fn bootstrap(server: &Server, port: u16, trusted: &Trusted) -> Result<(), String> {
     make_all(server, KUBE_APISERVER, NAMESPACES.map(namespace).into()).await?;
     serve_range(server).await?;
-    let mut wanted = vec![service(port), authentication(trusted)];
+    let mut wanted = vec![service(port)];
     wanted.extend(PRIORITY_CLASSES.map(priority_class));
     wanted.extend(access::objects());
     let flows = make_all(server, flow::MANAGER, flow::objects());
-    tokio::try_join!(make_all(server, KUBE_APISERVER, wanted), flows)?;
+    let told = authentication::write(server, trusted);
+    tokio::try_join!(make_all(server, KUBE_APISERVER, wanted), flows, told)?;
     server.repair().await;
     Ok(())
 }
@@ -131,27 +133,6 @@ fn service(port: u16) -> Wanted {
     Wanted { path: "/api/v1/namespaces/default/services".into(), object }
 }
 
-/// How aggregated API servers know our clients, and us.
-fn authentication(trusted: &Trusted) -> Wanted {
-    let list = |text: &str| json::to_string(&Value::List(vec![text.into()]));
-    let allowed = Value::List(trusted.allowed.iter().map(|name| Value::from(name.as_str())).collect());
-    let object = value!({
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": { "name": "extension-apiserver-authentication", "namespace": "kube-system" },
-        "data": {
-            "client-ca-file": (&*trusted.clients),
-            "requestheader-allowed-names": (json::to_string(&allowed)),
-            "requestheader-client-ca-file": (&*trusted.front_proxies),
-            "requestheader-extra-headers-prefix": (list("X-Remote-Extra-")),
-            "requestheader-group-headers": (list("X-Remote-Group")),
-            "requestheader-uid-headers": (list("X-Remote-Uid")),
-            "requestheader-username-headers": (list("X-Remote-User"))
-        }
-    });
-    Wanted { path: "/api/v1/namespaces/kube-system/configmaps".into(), object }
-}
-
 /// Makes an object, or brings the one that is there up to date.
 async fn ensure(client: &Client, wanted: Wanted) -> Result<(), String> {
     let Wanted { path, object } = &wanted;
@@ -168,6 +149,5 @@ async fn ensure(client: &Client, wanted: Wanted) -> Result<(), String> {
 
 /// Only what Kubernetes keeps up to date is touched once it is there.
 fn reconciled(stored: &Value, wanted: &Value) -> Option<Value> {
-    let kept = wanted["metadata"]["annotations"].is_empty() && wanted["kind"].str() != "ConfigMap";
-    if kept { None } else { reconcile::reconcile(stored, wanted) }
+    if wanted["metadata"]["annotations"].is_empty() { None } else { reconcile::reconcile(stored, wanted) }
 }

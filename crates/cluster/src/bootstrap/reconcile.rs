@@ -20,10 +20,8 @@ pub fn reconcile(stored: &Value, wanted: &Value) -> Option<Value> {
     }
     add_rules(&mut object, wanted);
     add_subjects(&mut object, wanted);
-    for field in ["data", "spec"] {
-        if !wanted[field].is_null() {
-            adopt(object.entry(field), &wanted[field]);
-        }
+    if !wanted["spec"].is_null() {
+        adopt(object.entry("spec"), &wanted["spec"]);
     }
     (object != *stored).then_some(object)
 }
@@ -119,9 +117,9 @@ mod tests {
     #[test]
     fn wanted_fields_are_set_and_others_stay() {
         check(
-            r#"{"data":{"a":"1","b":"2"}}"#,
-            r#"{"data":{"a":"3"}}"#,
-            Some(r#"{"data":{"a":"3","b":"2"}}"#),
+            r#"{"spec":{"a":"1","b":"2"}}"#,
+            r#"{"spec":{"a":"3"}}"#,
+            Some(r#"{"spec":{"a":"3","b":"2"}}"#),
         );
     }
 }

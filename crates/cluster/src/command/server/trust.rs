@@ -1,10 +1,11 @@
 //! Whose client certificates count, besides those of the cluster's own authorities.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use clap::Args;
 use mizzen_apiserver::authenticate::{Authorities, Trusted};
+use tokio::sync::watch;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
@@ -95,22 +96,23 @@ impl Trust {
         Ok(())
     }
 
-    /// Lets `authorities` trust what the files say from now on.
-    pub fn follow(self, authorities: &Arc<Authorities>) {
-        let trusted = Arc::new(Mutex::new(self.trusted));
+    /// Lets `authorities` trust what the files say from now on. Who listens is told whom that is.
+    pub fn follow(self, authorities: &Arc<Authorities>) -> watch::Receiver<Trusted> {
+        let trusted = watch::Sender::new(self.trusted);
+        let told = trusted.subscribe();
         for Followed { file, said, own, field } in self.followed {
             let (trusted, authorities, name) = (trusted.clone(), authorities.clone(), file.clone());
             let changed = move |said: &str| {
                 if certificates(said).is_empty() {
                     return tracing::error!(file = %name.display(), NOTHING);
                 }
-                let mut trusted = trusted.lock().unwrap_or_else(PoisonError::into_inner);
-                *field(&mut trusted) = joined(&own, said);
-                authorities.replace(&trusted);
+                trusted.send_modify(|trusted| *field(trusted) = joined(&own, said));
+                authorities.replace(&trusted.borrow());
                 tracing::info!(file = %name.display(), "certificate authorities have changed");
             };
             tokio::spawn(follow(file, said, changed));
         }
+        told
     }
 }
 
