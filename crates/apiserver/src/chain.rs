@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use mizzen_object::Status;
 use mizzen_object::seam::uuid;
 use tokio::time::{Instant, timeout_at};
@@ -107,7 +107,7 @@ fn mark(server: &Inner, headers: &HeaderMap, answer: &mut Answer) {
         answer.headers_mut().insert(AUDIT_ID, name.clone());
     }
     let private = HeaderValue::from_static("no-cache, private");
-    answer.headers_mut().entry(http::header::CACHE_CONTROL).or_insert(private);
+    answer.headers_mut().entry(header::CACHE_CONTROL).or_insert(private);
     server.options.http.browsers.mark(headers, answer);
 }
 
@@ -140,7 +140,9 @@ async fn within_time(server: &Arc<Inner>, request: &mut Request) -> Answer {
 }
 
 async fn pass(server: &Arc<Inner>, request: &mut Request) -> Result<Answer, Status> {
-    access::impersonate::impersonate(server, request).await?;
+    if let Err(status) = access::impersonate::impersonate(server, request).await {
+        return Ok(refuse(server, request, &status));
+    }
     let queued = Instant::now();
     let admitted = server.fairness.admit(server, request).await;
     request.record.took(Layer::QueueWait, queued);
@@ -148,7 +150,7 @@ async fn pass(server: &Arc<Inner>, request: &mut Request) -> Result<Answer, Stat
         return Ok(turned_away);
     }
     if let Err(refusal) = access::check(server, request).await {
-        return refusal.answer(request);
+        return Ok(refusal.answer(request, |status| refuse(server, request, status)));
     }
     if let Some(other) = server.aggregation.elsewhere(&request.uri) {
         return Ok(aggregation::pass_on(server, request, &other).await);
@@ -158,6 +160,13 @@ async fn pass(server: &Arc<Inner>, request: &mut Request) -> Result<Answer, Stat
         Target::Page(path) => pages::answer(server, request, path).await,
         Target::Resource(path) => verbs::answer(server, request, path).await,
     }
+}
+
+/// Tells somebody that they may not. Kubernetes: with a header of its own (handlers/responsewriters/errors.go).
+fn refuse(server: &Inner, request: &Request, status: &Status) -> Answer {
+    let mut answer = answer::status(&server.types, status, plain_accept(request));
+    answer.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    answer
 }
 
 /// The form of a Status: what was asked for if that can be, JSON otherwise.

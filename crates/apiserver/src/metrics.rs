@@ -17,7 +17,7 @@ use crate::request::{Request, ResourcePath, Target, verb};
 use crate::server::Inner;
 pub use histogram::{Histogram, Timings};
 pub use reloads::{Reloads, hash};
-pub(crate) use results::{Authenticated, Authorized, Results};
+pub(crate) use results::{Authenticated, Authorized, DOUBLING, Results};
 
 /// The upper bounds of the duration buckets, in seconds, as upstream has them.
 const BUCKETS: [f64; 23] = [
@@ -170,6 +170,7 @@ impl Metrics {
         write_store(server, &mut out);
         self.results.write(&mut out);
         server.access.counts.write(&mut out);
+        server.access.impersonations.write(&mut out);
         server.options.authentication.others.iter().for_each(|other| other.write_metrics(&mut out));
         server.options.metrics.iter().for_each(|measured| measured.write_metrics(&mut out));
         out

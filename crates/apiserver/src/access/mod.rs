@@ -51,6 +51,7 @@ pub(crate) struct Access {
     /// None where no pods are served.
     nodes: Option<Arc<Nodes>>,
     pub habits: Habits,
+    pub impersonations: impersonate::Counts,
     pub counts: Arc<Counts>,
     registry: Registry,
     /// Those that the server was given; they come before all others.
@@ -68,6 +69,7 @@ impl Access {
             rbac,
             nodes: Nodes::new(catalog).map(Arc::new),
             habits: Habits::default(),
+            impersonations: Default::default(),
             counts: Arc::default(),
             registry: registry.clone(),
             first: options.authorizers.clone(),

@@ -19,13 +19,13 @@ pub(crate) enum Refusal {
 impl Refusal {
     /// What the client is told. Kubernetes: that nobody could tell is said in plain words, not in a Status
     /// (handlers/responsewriters/errors.go).
-    pub fn answer(self, request: &Request) -> Result<Answer, Status> {
+    pub fn answer(self, request: &Request, refuse: impl FnOnce(&Status) -> Answer) -> Answer {
         match self {
-            Refusal::Forbidden(status) => Err(*status),
+            Refusal::Forbidden(status) => refuse(&status),
             Refusal::Undecided(problem) => {
                 let path = request.uri.path_and_query().map_or("/", |path| path.as_str());
                 let text = format!("Internal Server Error: {}: {problem}\n", quote(path));
-                Ok(answer::text(500, no_html(&text)))
+                answer::text(500, no_html(&text))
             }
         }
     }

@@ -10,6 +10,7 @@ use mizzen_object::{Str, Value};
 
 use super::Certified;
 use crate::identity::User;
+use crate::request::decode;
 
 /// Who a client certificate shows.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -94,9 +95,16 @@ pub(crate) fn extra(headers: &HeaderMap, prefix: &str) -> Value {
     for name in headers.keys() {
         let Some(key) = name.as_str().strip_prefix(prefix) else { continue };
         let values = texts(headers, name.as_str()).iter().map(Value::from).collect::<Vec<_>>();
-        extra.set(&crate::request::decode(key), values);
+        let all = extra.entry(&unescaped(key)).make_list();
+        all.extend(values);
     }
     extra
+}
+
+/// Kubernetes: a key with a code that is none is taken as it is (request/headerrequest/requestheader.go).
+fn unescaped(key: &str) -> String {
+    let is_code = |code: &str| code.len() >= 2 && code.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
+    if key.split('%').skip(1).all(is_code) { decode(key) } else { key.into() }
 }
 
 #[cfg(test)]

@@ -52,7 +52,8 @@ impl Histogram {
         }
         let Histogram { count, sum, .. } = self;
         let _ = writeln!(out, "{name}_bucket{{{labels}{comma}le=\"+Inf\"}} {count}");
-        let _ = writeln!(out, "{name}_sum{{{labels}}} {sum}\n{name}_count{{{labels}}} {count}");
+        let labels = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
+        let _ = writeln!(out, "{name}_sum{labels} {sum}\n{name}_count{labels} {count}");
     }
 }
 
@@ -114,7 +115,7 @@ mod tests {
         assert_eq!(timings.count(), 3);
         assert_eq!(
             out,
-            "x_bucket{le=\"0.5\"} 1\nx_bucket{le=\"1\"} 2\nx_bucket{le=\"+Inf\"} 3\nx_sum{} 3.001\nx_count{} 3\n"
+            "x_bucket{le=\"0.5\"} 1\nx_bucket{le=\"1\"} 2\nx_bucket{le=\"+Inf\"} 3\nx_sum 3.001\nx_count 3\n"
         );
     }
 }

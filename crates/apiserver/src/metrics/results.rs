@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::{Timings, head};
 
-/// Upper bounds in seconds.
-const BOUNDS: [f64; 15] = [
+/// Upper bounds in seconds, each twice the one before.
+pub(crate) const DOUBLING: [f64; 15] = [
     0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384,
 ];
 
@@ -46,7 +46,7 @@ pub(crate) struct Results {
 
 impl Default for Results {
     fn default() -> Results {
-        let timings = |_| Timings::new(&BOUNDS);
+        let timings = |_| Timings::new(&DOUBLING);
         Results {
             users: Default::default(),
             authentication: [(); 3].map(timings),

@@ -159,6 +159,55 @@ async fn acting_as_somebody_else_needs_permission() {
     rig.call_as(User::master("admin"), &as_joe, "GET", CONFIG_MAPS, "").await.expect(403);
 }
 
+#[tokio::test(start_paused = true)]
+async fn parts_of_somebody_else_are_asked_about_one_by_one() {
+    let rig = Rig::new().await;
+    let rule = |verb: &str, group: &str, resource: &str| {
+        format!(r#"{{"verbs":["{verb}"],"apiGroups":["{group}"],"resources":["{resource}"]}}"#)
+    };
+    let may = |resource: &str| rule("impersonate:user-info", "authentication.k8s.io", resource);
+    let rules = [
+        rule("impersonate-on:user-info:list", "", "configmaps"),
+        may("users"),
+        may("groups"),
+        may("userextras/example.com/team"),
+    ];
+    let actor = format!(r#"{{"metadata":{{"name":"actor"}},"rules":[{}]}}"#, rules.join(","));
+    rig.post(CLUSTER_ROLES, &actor).await.expect(201);
+    rig.post(CLUSTER_ROLE_BINDINGS, &binding("actor", "ClusterRole", "actor", "jane")).await.expect(201);
+    rig.post(ROLES, &role("reader", r#""list""#, "", r#""configmaps""#)).await.expect(201);
+    rig.post(ROLE_BINDINGS, &binding("reader", "Role", "reader", "joe")).await.expect(201);
+    let check = async |more: &[(&'static str, &str)], expected: &str| {
+        let headers: Vec<_> = [("impersonate-user", "joe")].iter().chain(more).copied().collect();
+        let answer = rig.send_as(jane(), &headers, "GET", CONFIG_MAPS, "").await;
+        let is_marked = answer.headers().contains_key("x-content-type-options");
+        assert_eq!(
+            (answer.status().as_u16(), is_marked),
+            if expected.is_empty() { (200, false) } else { (403, true) }
+        );
+        let refused = rig.call_as(jane(), &headers, "GET", CONFIG_MAPS, "").await;
+        assert!(refused.body["message"].str().contains(expected), "{more:?}: {refused:?}");
+    };
+    check(&[("impersonate-group", "a"), ("impersonate-extra-example.com%2fteam", "blue")], "").await;
+    check(&[("impersonate-uid", "7")], "cannot impersonate:user-info resource \"uids\"").await;
+    let other = "cannot impersonate:user-info resource \"userextras/example.com/pet\"";
+    check(&[("impersonate-extra-example.com%2Fpet", "cat")], other).await;
+    let invalid = "impersonating an invalid key in extra is not allowed: extra.key: Invalid value: \"pet\"";
+    check(&[("impersonate-extra-pet", "cat")], invalid).await;
+    let both = [("impersonate-group", "system:masters"), ("impersonate-group", "")];
+    check(&both, "impersonating the empty string group is not allowed").await;
+    check(&both[..1], "impersonating the system:masters group is not allowed").await;
+
+    let metrics = rig.get("/metrics").await.expect(200).body.str().to_owned();
+    for line in [
+        "apiserver_impersonation_attempts_total{decision=\"allowed\",mode=\"user-info\"} 2",
+        "apiserver_impersonation_attempts_total{decision=\"denied\",mode=\"\"} 10",
+        "apiserver_impersonation_authorization_attempts_total{decision=\"denied\",mode=\"legacy\"} 10",
+    ] {
+        assert!(metrics.lines().any(|known| known == line), "{line} is not in\n{metrics}");
+    }
+}
+
 /// Lets people read, and denies one of them everything.
 #[derive(Debug)]
 struct Readers;

@@ -309,11 +309,16 @@ async fn who_is_not_known_or_not_allowed_is_remembered() {
 #[tokio::test(start_paused = true)]
 async fn who_acts_as_somebody_else_is_told_beside_them() {
     let audited = Audited::by("{level: Metadata, users: [admin]}").await;
-    let headers = [("impersonate-user", "jane"), ("impersonate-group", "dev"), ("impersonate-extra-a", "b")];
+    let headers = [
+        ("impersonate-user", "jane"),
+        ("impersonate-group", "dev"),
+        ("impersonate-extra-example.com%2fa", "b"),
+    ];
     audited.rig.call_as(User::master("admin"), &headers, "GET", CONFIG_MAPS, "").await.expect(403);
     let event = audited.last();
     assert_eq!(event["user"]["username"].str(), "admin");
-    let expected = r#"{"username":"jane","groups":["dev","system:authenticated"],"extra":{"a":["b"]}}"#;
+    let expected =
+        r#"{"username":"jane","groups":["dev","system:authenticated"],"extra":{"example.com/a":["b"]}}"#;
     assert_eq!(json::to_string(&event["impersonatedUser"]), expected);
     let constraint = event.at("authenticationMetadata.impersonationConstraint").str();
     assert_eq!(constraint, "impersonate:user-info");

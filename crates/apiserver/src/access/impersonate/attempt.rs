@@ -1,0 +1,264 @@
+//! May somebody act as somebody else in one way? Asked of authorizers, part by part.
+
+use std::borrow::Cow;
+
+use mizzen_object::validate::names::domain_prefixed_path;
+use mizzen_object::{Path, Status, Str, Value, Violations, json, value};
+use tokio::time::Instant;
+
+use super::mode::{Mode, node, service_account};
+use crate::access::request::Wanted;
+use crate::access::{Attributes, Reason, Resource, Target, forbidden};
+use crate::identity::{MASTERS, User};
+use crate::request::Request;
+use crate::server::Inner;
+
+const AUTHENTICATED: &str = "system:authenticated";
+const UNAUTHENTICATED: &str = "system:unauthenticated";
+const AUTHENTICATION: &str = "authentication.k8s.io";
+/// Kubernetes: from so many on, those who may act as everybody are asked about first.
+const MANY: usize = 4;
+
+/// An attempt to act as somebody else in one way.
+pub(super) struct Attempt<'a> {
+    server: &'a Inner,
+    request: &'a Request,
+    mode: Mode,
+    /// Who tries, as authorizers see them.
+    user: Cow<'a, User>,
+}
+
+impl<'a> Attempt<'a> {
+    pub(super) fn new(server: &'a Inner, request: &'a Request, mode: Mode) -> Attempt<'a> {
+        let user = match mode {
+            Mode::AssociatedNode => Cow::Owned(on_any_node(&request.user)),
+            _ => Cow::Borrowed(&request.user),
+        };
+        Attempt { server, request, mode, user }
+    }
+
+    /// The user that they may act as.
+    pub(super) async fn check(&self, wanted: &User) -> Result<User, Status> {
+        if self.is_constrained() {
+            let asked = Wanted::new(self.request);
+            let attributes = asked.attributes(self.request);
+            let verb = format!("impersonate-on:{}:{}", self.mode.name(), attributes.verb);
+            self.ask(&Attributes { user: &self.user, verb: &verb, ..attributes }).await?;
+        }
+        let mut user = wanted.clone();
+        self.check_name(&mut user).await?;
+        if !wanted.uid.is_empty() {
+            self.check_part(AUTHENTICATION, "uids", "", &wanted.uid).await?;
+        }
+        self.check_groups(&wanted.groups).await?;
+        self.check_extra(&wanted.extra).await?;
+        join_groups(&mut user);
+        Ok(user)
+    }
+
+    fn is_constrained(&self) -> bool {
+        self.mode != Mode::Legacy
+    }
+
+    /// Kubernetes: the old way has users and groups in the core group.
+    fn group(&self) -> &'static str {
+        if self.is_constrained() { AUTHENTICATION } else { "" }
+    }
+
+    async fn check_name(&self, user: &mut User) -> Result<(), Status> {
+        let name = user.name.clone();
+        let mut resource = Resource { group: self.group(), resource: "users", name: &name, ..version() };
+        if let Some(node) = node(&name).filter(|_| self.is_constrained()) {
+            // Who may act as the node they run on may do so on every node.
+            let shown = if self.mode == Mode::AssociatedNode { "*" } else { node };
+            resource = Resource { resource: "nodes", name: shown, ..resource };
+            user.groups = vec!["system:nodes".into()];
+        }
+        if let Some((namespace, account)) = service_account(&name) {
+            resource = Resource { resource: "serviceaccounts", namespace, name: account, ..resource };
+            if user.groups.is_empty() {
+                let own = format!("system:serviceaccounts:{namespace}");
+                user.groups = vec!["system:serviceaccounts".into(), own.into()];
+            }
+        }
+        self.ask_for(resource).await
+    }
+
+    async fn check_groups(&self, groups: &[Str]) -> Result<(), Status> {
+        let has = |group: &str| self.is_constrained() && groups.iter().any(|own| own == group);
+        if has("") {
+            return Err(self.refuse("groups", "", "impersonating the empty string group is not allowed"));
+        }
+        if has(MASTERS) {
+            let why = "impersonating the system:masters group is not allowed";
+            return Err(self.refuse("groups", MASTERS, why));
+        }
+        let all = self.is_constrained() && groups.len() >= MANY;
+        if all && self.check_part(self.group(), "groups", "", "*").await.is_ok() {
+            return Ok(());
+        }
+        for group in groups {
+            self.check_part(self.group(), "groups", "", group).await?;
+        }
+        Ok(())
+    }
+
+    async fn check_extra(&self, extra: &Value) -> Result<(), Status> {
+        if self.is_constrained() {
+            let checked = extra.entries().try_for_each(|(key, values)| check_key(key, values));
+            checked.map_err(|why| self.refuse("userextras", "", &why))?;
+        }
+        let n_values: usize = extra.entries().map(|(_, values)| values.list().len()).sum();
+        let all = self.is_constrained() && (n_values >= MANY || extra.entries().count() >= MANY);
+        if all && self.check_part(AUTHENTICATION, "userextras", "*", "*").await.is_ok() {
+            return Ok(());
+        }
+        for (key, values) in extra.entries() {
+            for value in values.list() {
+                self.check_part(AUTHENTICATION, "userextras", key, value.str()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn check_part(&self, group: &str, resource: &str, part: &str, name: &str) -> Result<(), Status> {
+        self.ask_for(Resource { group, resource, subresource: part, name, ..version() }).await
+    }
+
+    async fn ask_for(&self, resource: Resource<'_>) -> Result<(), Status> {
+        let (verb, target) = (self.mode.verb(), Target::Resource(resource));
+        self.ask(&Attributes { user: &self.user, verb: &verb, target }).await
+    }
+
+    async fn ask(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
+        let (started, access) = (Instant::now(), &self.server.access);
+        let decision = access.authorizers.authorize(attributes).await;
+        access.impersonations.asked(self.mode, decision.is_allowed(), started.elapsed());
+        match decision.is_allowed() {
+            true => Ok(()),
+            false => Err(forbidden(attributes, &words(decision.reason()))),
+        }
+    }
+
+    fn refuse(&self, resource: &str, name: &str, why: &str) -> Status {
+        let target = Target::Resource(Resource { group: AUTHENTICATION, resource, name, ..version() });
+        forbidden(&Attributes { user: &self.user, verb: &self.mode.verb(), target }, why)
+    }
+}
+
+fn version() -> Resource<'static> {
+    Resource { version: "v1", ..Resource::default() }
+}
+
+/// Why not: what went wrong, and the reason.
+fn words(reason: &Reason) -> String {
+    let text = reason.to_string();
+    match reason.problem() {
+        None => text,
+        Some(problem) if text.is_empty() => problem.into(),
+        Some(problem) => format!("{problem}: {text}"),
+    }
+}
+
+/// The same service account, wherever it runs. Kubernetes: what a token says of its pod and node is not for those who
+/// decide about all nodes, only which of it there is (impersonation/mode.go).
+fn on_any_node(user: &User) -> User {
+    let mut keys: Vec<&str> = user.extra.entries().map(|(key, _)| key).collect();
+    keys.sort_unstable();
+    let keys: Vec<Value> = keys.into_iter().map(Value::from).collect();
+    let extra = value!({ "authentication.kubernetes.io/associated-node-keys": (keys) });
+    User { extra, ..user.clone() }
+}
+
+/// Kubernetes: what the old way let pass (impersonation/mode.go).
+fn check_key(key: &str, values: &Value) -> Result<(), String> {
+    let refuse = |what: &str| Err(format!("impersonating {what} is not allowed"));
+    if key.is_empty() {
+        return refuse("the empty string key in extra");
+    }
+    let mut violations = Violations::default();
+    domain_prefixed_path(key, &Path::new("extra").child("key"), &mut violations);
+    if let Some(problems) = violations.in_one() {
+        return Err(format!("impersonating an invalid key in extra is not allowed: {problems}"));
+    }
+    if key != key.to_lowercase() {
+        let key = json::quote(key);
+        return Err(format!("impersonating a non-lowercase key in extra is not allowed: {key}"));
+    }
+    match values.list() {
+        [] => refuse("empty values in extra"),
+        values if values.iter().any(|value| value.str().is_empty()) => {
+            refuse("the empty string value in extra")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Everybody is in one of the two groups that say whether they are known.
+fn join_groups(user: &mut User) {
+    let has = |group: &str| user.groups.iter().any(|own| own == group);
+    let missing = match user.name.as_str() {
+        "system:anonymous" => (!has(UNAUTHENTICATED)).then_some(UNAUTHENTICATED),
+        _ => (!has(UNAUTHENTICATED) && !has(AUTHENTICATED)).then_some(AUTHENTICATED),
+    };
+    user.groups.extend(missing.map(Str::from));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_extra(key: &str, values: &[&str], expected: Result<(), &str>) {
+        let values: Vec<Value> = values.iter().map(|value| Value::from(*value)).collect();
+        assert_eq!(check_key(key, &values.into()), expected.map_err(String::from), "{key}");
+    }
+
+    #[test]
+    fn a_key_is_a_path_with_a_domain_in_small_letters() {
+        check_extra("example.com/team", &["a", "b"], Ok(()));
+        check_extra("", &["a"], Err("impersonating the empty string key in extra is not allowed"));
+        check_extra(
+            "team",
+            &["a"],
+            Err(
+                "impersonating an invalid key in extra is not allowed: extra.key: Invalid value: \"team\": must be a \
+                 domain-prefixed path (such as \"acme.io/foo\")",
+            ),
+        );
+        check_extra(
+            "example.com/Team",
+            &["a"],
+            Err("impersonating a non-lowercase key in extra is not allowed: \"example.com/Team\""),
+        );
+        check_extra("example.com/team", &[], Err("impersonating empty values in extra is not allowed"));
+        let empty = "impersonating the empty string value in extra is not allowed";
+        check_extra("example.com/team", &["a", ""], Err(empty));
+    }
+
+    #[test]
+    fn what_a_token_says_of_its_node_is_not_shown() {
+        let extra = value!({ "b": ["n1"], "a": ["p1"] });
+        let user = on_any_node(&User { extra, ..User::service_account("x", "y") });
+        assert_eq!(
+            json::to_string(&user.extra),
+            r#"{"authentication.kubernetes.io/associated-node-keys":["a","b"]}"#
+        );
+        assert_eq!(user.name, "system:serviceaccount:x:y");
+    }
+
+    #[track_caller]
+    fn check_groups(name: &str, groups: &[&str], expected: &[&str]) {
+        let groups = groups.iter().map(|group| Str::from(*group)).collect();
+        let mut user = User { name: name.into(), groups, ..User::default() };
+        join_groups(&mut user);
+        assert_eq!(user.groups, expected);
+    }
+
+    #[test]
+    fn everybody_is_known_or_not() {
+        check_groups("jane", &[], &["system:authenticated"]);
+        check_groups("jane", &["system:unauthenticated"], &["system:unauthenticated"]);
+        check_groups("system:anonymous", &["a"], &["a", "system:unauthenticated"]);
+    }
+}

@@ -1,0 +1,118 @@
+//! Acting as somebody else: headers say as whom, and permissions say who may.
+//!
+//! Kubernetes has two ways of allowing it (endpoints/filters/impersonation). The old one asks for the verb
+//! `impersonate` on each part of the other user. The constrained ones ask for `impersonate:MODE` on each part and for
+//! `impersonate-on:MODE:VERB` on what is done then. They are tried first, except that the way in which a user last
+//! succeeded comes before all others; the first refusal is the one that is told. Upstream keeps a yes for ten seconds;
+//! here everybody is asked each time, so that what is taken away counts at once.
+
+mod attempt;
+mod counts;
+mod mode;
+mod show;
+
+use http::HeaderMap;
+use mizzen_object::Status;
+use tokio::time::Instant;
+
+use crate::audit::Layer;
+use crate::authenticate::peer::{extra, texts};
+use crate::identity::User;
+use crate::request::Request;
+use crate::server::Inner;
+use attempt::Attempt;
+pub(crate) use counts::Counts;
+pub(crate) use mode::Habits;
+use mode::{Mode, is_only_a_name};
+use show::go_syntax;
+
+const USER: &str = "impersonate-user";
+const UID: &str = "impersonate-uid";
+const GROUP: &str = "impersonate-group";
+const EXTRA: &str = "impersonate-extra-";
+
+/// Makes the request that of the user whom its headers name, if its own user may act as them.
+pub(crate) async fn impersonate(server: &Inner, request: &mut Request) -> Result<(), Status> {
+    if !request.headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
+        return Ok(());
+    }
+    let Some(wanted) = read(&mut request.headers)? else { return Ok(()) };
+    let started = Instant::now();
+    let found = find(server, request, &wanted).await;
+    let took = started.elapsed();
+    request.record.add(Layer::Impersonation, took);
+    server.access.impersonations.attempted(found.as_ref().ok().map(|(_, mode)| *mode), took);
+    let (user, mode) = found?;
+    request.record.impersonates(&user, &mode.constraint());
+    request.user = user;
+    Ok(())
+}
+
+/// Whom the headers name. They are taken away, for nobody further on should care.
+fn read(headers: &mut HeaderMap) -> Result<Option<User>, Status> {
+    let first = |name: &str| texts(headers, name).into_iter().next().unwrap_or_default();
+    let user = User {
+        name: first(USER),
+        uid: first(UID),
+        groups: texts(headers, GROUP),
+        extra: extra(headers, EXTRA),
+    };
+    let nameless = user.name.is_empty();
+    if nameless && !is_only_a_name(&user) {
+        let shown = go_syntax(&user);
+        return Err(Status::bad_request(format!("requested {shown} without impersonating a user name")));
+    }
+    let names: Vec<_> =
+        headers.keys().filter(|name| name.as_str().starts_with("impersonate-")).cloned().collect();
+    names.iter().for_each(|name| drop(headers.remove(name)));
+    Ok((!nameless).then_some(user))
+}
+
+async fn find(server: &Inner, request: &Request, wanted: &User) -> Result<(User, Mode), Status> {
+    let (mut refused, habits) = (None, &server.access.habits);
+    for mode in habits.order(&request.user).filter(|mode| mode.fits(&request.user, wanted)) {
+        match Attempt::new(server, request, mode).check(wanted).await {
+            Ok(user) => {
+                habits.remember(&request.user, mode);
+                return Ok((user, mode));
+            }
+            Err(status) => drop(refused.get_or_insert(status)),
+        }
+    }
+    Err(refused.unwrap_or_else(|| Status::internal("all impersonation modes failed")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(list: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in list {
+            headers.append(*name, value.parse().unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn headers_name_a_user_and_are_taken_away() {
+        let mut headers = headers(&[
+            ("impersonate-user", "jane"),
+            ("impersonate-group", "a"),
+            ("impersonate-extra-a%2Fb", "c"),
+        ]);
+        let user = read(&mut headers).unwrap().unwrap();
+        assert_eq!((user.name.as_str(), user.groups.as_slice()), ("jane", ["a".into()].as_slice()));
+        assert_eq!(user.extra["a/b"].list()[0].str(), "c");
+        assert!(headers.is_empty());
+    }
+
+    #[test]
+    fn parts_of_a_user_need_a_name() {
+        let status = read(&mut headers(&[("impersonate-group", "a")])).unwrap_err();
+        let shown =
+            r#"&user.DefaultInfo{Name:"", UID:"", Groups:[]string{"a"}, Extra:map[string][]string(nil)}"#;
+        assert_eq!(status.message, format!("requested {shown} without impersonating a user name"));
+        assert_eq!(status.code, 400);
+    }
+}

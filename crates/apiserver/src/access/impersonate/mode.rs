@@ -1,0 +1,141 @@
+//! In which way does somebody act as somebody else, and in which did they last?
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use mizzen_object::Str;
+use mizzen_object::validate::names;
+
+use crate::identity::User;
+
+/// A way of acting as somebody else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// A service account acts as the node that it runs on.
+    AssociatedNode,
+    /// Somebody acts as a node.
+    ArbitraryNode,
+    /// Somebody acts as a service account.
+    ServiceAccount,
+    /// Somebody acts as any other user.
+    UserInfo,
+    /// The old way.
+    Legacy,
+}
+
+impl Mode {
+    pub(super) const ALL: [Mode; 5] =
+        [Mode::AssociatedNode, Mode::ArbitraryNode, Mode::ServiceAccount, Mode::UserInfo, Mode::Legacy];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Mode::AssociatedNode => "associated-node",
+            Mode::ArbitraryNode => "arbitrary-node",
+            Mode::ServiceAccount => "serviceaccount",
+            Mode::UserInfo => "user-info",
+            Mode::Legacy => "",
+        }
+    }
+
+    /// As metrics call it.
+    pub(super) fn word(self) -> &'static str {
+        if self == Mode::Legacy { "legacy" } else { self.name() }
+    }
+
+    pub(super) fn verb(self) -> String {
+        match self {
+            Mode::Legacy => "impersonate".into(),
+            mode => format!("impersonate:{}", mode.name()),
+        }
+    }
+
+    /// What auditors are told of why it was allowed.
+    pub(super) fn constraint(self) -> String {
+        if self == Mode::Legacy { String::new() } else { self.verb() }
+    }
+
+    pub(super) fn fits(self, user: &User, wanted: &User) -> bool {
+        let (node, account) = (node(&wanted.name), service_account(&wanted.name));
+        match self {
+            Mode::AssociatedNode => {
+                let own = user.extra["authentication.kubernetes.io/node-name"].list();
+                let runs_on = matches!(own, [own] if node == Some(own.str()));
+                is_only_a_name(wanted) && service_account(&user.name).is_some() && runs_on
+            }
+            Mode::ArbitraryNode => is_only_a_name(wanted) && node.is_some(),
+            Mode::ServiceAccount => is_only_a_name(wanted) && account.is_some(),
+            Mode::UserInfo => node.is_none() && account.is_none(),
+            Mode::Legacy => true,
+        }
+    }
+}
+
+/// The way in which users last succeeded.
+#[derive(Default)]
+pub(crate) struct Habits(Mutex<HashMap<Str, Mode>>);
+
+/// How many users' ways are remembered.
+const MAX_HABITS: usize = 1024;
+
+impl Habits {
+    pub(super) fn order(&self, user: &User) -> impl Iterator<Item = Mode> + use<> {
+        let usual = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&user.name).copied();
+        usual.into_iter().chain(Mode::ALL.into_iter().filter(move |mode| Some(*mode) != usual))
+    }
+
+    pub(super) fn remember(&self, user: &User, mode: Mode) {
+        let mut habits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if habits.len() >= MAX_HABITS {
+            habits.clear();
+        }
+        habits.insert(user.name.clone(), mode);
+    }
+}
+
+pub(super) fn is_only_a_name(user: &User) -> bool {
+    user.uid.is_empty() && user.groups.is_empty() && user.extra.is_empty()
+}
+
+pub(super) fn node(name: &str) -> Option<&str> {
+    let node = name.strip_prefix("system:node:")?;
+    names::is_dns1123_subdomain(node).is_empty().then_some(node)
+}
+
+/// The namespace and name in `system:serviceaccount:NAMESPACE:NAME`.
+pub(super) fn service_account(name: &str) -> Option<(&str, &str)> {
+    let (namespace, account) = name.strip_prefix("system:serviceaccount:")?.split_once(':')?;
+    let sound =
+        names::is_dns1123_label(namespace).is_empty() && names::is_dns1123_subdomain(account).is_empty();
+    sound.then_some((namespace, account))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_way_comes_first_and_few_are_remembered() {
+        let (habits, jane) = (Habits::default(), User { name: "jane".into(), ..User::default() });
+        assert_eq!(habits.order(&jane).next(), Some(Mode::AssociatedNode));
+        habits.remember(&jane, Mode::Legacy);
+        let order: Vec<Mode> = habits.order(&jane).collect();
+        assert_eq!((order[0], order.len()), (Mode::Legacy, 5));
+        for n in 0..MAX_HABITS {
+            habits.remember(&User { name: n.to_string().into(), ..User::default() }, Mode::Legacy);
+        }
+        assert!(habits.0.lock().unwrap().len() <= MAX_HABITS);
+    }
+
+    #[test]
+    fn a_mode_fits_whom_it_is_for() {
+        let fitting = |name: &str, groups: Vec<Str>| -> Vec<&str> {
+            let wanted = User { name: name.into(), groups, ..User::default() };
+            let modes = Mode::ALL.iter().filter(|mode| mode.fits(&User::default(), &wanted));
+            modes.map(|mode| mode.name()).collect()
+        };
+        assert_eq!(fitting("jane", vec!["a".into()]), ["user-info", ""]);
+        assert_eq!(fitting("system:node:n1", vec![]), ["arbitrary-node", ""]);
+        assert_eq!(fitting("system:serviceaccount:a:b", vec![]), ["serviceaccount", ""]);
+        assert_eq!(fitting("system:serviceaccount:a:b", vec!["x".into()]), [""]);
+    }
+}
