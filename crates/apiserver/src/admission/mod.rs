@@ -37,12 +37,16 @@ pub use quota::LimitedResource;
 pub(crate) use service::{Claim, Claims, follow_all};
 pub(crate) use webhook::Webhooks;
 
+use std::sync::{Mutex, PoisonError};
+
 use mizzen_object::schema::Struct;
 use mizzen_object::validate::names;
 use mizzen_object::{GroupResource, GroupVersionKind, Status, Value};
 use mizzen_registry::{Future, Gate, Key, ListOptions, Selection};
+use tokio::time::Instant;
 
 use crate::access::{self, escalation};
+use crate::audit::Layer;
 use crate::definitions;
 use crate::extend;
 use crate::verbs::Call;
@@ -144,11 +148,18 @@ pub(crate) struct Checks<'a> {
     call: &'a Call<'a>,
     charges: Charges,
     addresses: service::Addresses,
+    /// When the last one passed, for auditors who want to know how long the store took.
+    passed: Mutex<Option<Instant>>,
 }
 
 impl Gate for Checks<'_> {
     fn check<'a>(&'a self, new: Option<&'a Value>, old: Option<&'a Value>) -> Future<'a, Result<(), Status>> {
-        Box::pin(self.all(new, old))
+        Box::pin(async move {
+            self.note_stored();
+            self.all(new, old).await?;
+            self.note_passed();
+            Ok(())
+        })
     }
 }
 
@@ -229,7 +240,24 @@ fn forbidden_for(attributes: &webhook::Attributes, why: &str) -> Status {
 impl<'a> Checks<'a> {
     /// For the writes of one request.
     pub fn new(call: &'a Call<'a>) -> Checks<'a> {
-        Checks { call, charges: Charges::default(), addresses: service::Addresses::default() }
+        let (charges, addresses) = (Charges::default(), service::Addresses::default());
+        Checks { call, charges, addresses, passed: Mutex::default() }
+    }
+
+    fn note_passed(&self) {
+        if self.call.request.record.is_open() {
+            *self.passed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        }
+    }
+
+    /// What passed has been stored, or could not be.
+    fn note_stored(&self) {
+        let record = &self.call.request.record;
+        let passed =
+            record.is_open().then(|| self.passed.lock().unwrap_or_else(PoisonError::into_inner).take());
+        if let Some(passed) = passed.flatten() {
+            record.took(Layer::Storage, passed);
+        }
     }
 
     async fn all(&self, new: Option<&Value>, old: Option<&Value>) -> Result<(), Status> {
@@ -264,6 +292,7 @@ impl<'a> Checks<'a> {
 
     /// Keeps what was taken for the write if it is stored, and gives it back if it is not.
     pub async fn settle<T>(&self, outcome: Result<T, Status>) -> Result<T, Status> {
+        self.note_stored();
         match &outcome {
             Ok(_) => self.charges.settle(),
             Err(_) => self.charges.give_back().await,

@@ -16,35 +16,27 @@ pub(crate) enum Layer {
     Authorization,
     MutatingWebhook,
     ValidatingWebhook,
+    /// Upstream's is called etcd.
+    Storage,
+    /// Writing the answer's body.
+    Serialization,
 }
 
-const LAYERS: usize = 6;
-
-impl Layer {
-    fn word(self) -> &'static str {
-        match self {
-            Layer::Authentication => "authentication",
-            Layer::Impersonation => "impersonation",
-            Layer::QueueWait => "apf-queue-wait",
-            Layer::Authorization => "authorization",
-            Layer::MutatingWebhook => "mutating-webhook",
-            Layer::ValidatingWebhook => "validating-webhook",
-        }
-    }
-
-    const ALL: [Layer; LAYERS] = [
-        Layer::Authentication,
-        Layer::Impersonation,
-        Layer::QueueWait,
-        Layer::Authorization,
-        Layer::MutatingWebhook,
-        Layer::ValidatingWebhook,
-    ];
-}
+/// Each by what it is called.
+const LAYERS: [(Layer, &str); 8] = [
+    (Layer::Authentication, "authentication"),
+    (Layer::Impersonation, "impersonation"),
+    (Layer::QueueWait, "apf-queue-wait"),
+    (Layer::Authorization, "authorization"),
+    (Layer::MutatingWebhook, "mutating-webhook"),
+    (Layer::ValidatingWebhook, "validating-webhook"),
+    (Layer::Storage, "etcd"),
+    (Layer::Serialization, "serialize-response-object"),
+];
 
 /// How long each part of the way took.
 #[derive(Debug, Default)]
-pub(super) struct Latencies([Duration; LAYERS]);
+pub(super) struct Latencies([Duration; LAYERS.len()]);
 
 impl Latencies {
     pub fn add(&mut self, layer: Layer, took: Duration) {
@@ -53,8 +45,8 @@ impl Latencies {
 
     /// What is said of a request that took `total`.
     pub fn annotations(&self, total: Duration) -> Vec<(String, String)> {
-        let each = Layer::ALL.iter().zip(&self.0).filter(|(_, took)| !took.is_zero());
-        let mut said: Vec<_> = each.map(|(layer, took)| (layer.word(), *took)).collect();
+        let each = LAYERS.iter().map(|(layer, word)| (*word, self.0[*layer as usize]));
+        let mut said: Vec<_> = each.filter(|(_, took)| !took.is_zero()).collect();
         if total <= LONG || said.is_empty() {
             return Vec::new();
         }
@@ -67,4 +59,26 @@ impl Latencies {
 
 fn text(took: Duration) -> String {
     duration_text(i64::try_from(took.as_nanos()).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(total: u64, parts: &[(Layer, u64)]) -> Vec<String> {
+        let mut latencies = Latencies::default();
+        parts.iter().for_each(|(layer, millis)| latencies.add(*layer, Duration::from_millis(*millis)));
+        let said = latencies.annotations(Duration::from_millis(total)).into_iter();
+        said.map(|(key, text)| format!("{key}={text}")).collect()
+    }
+
+    #[test]
+    fn what_took_long_says_where() {
+        let parts =
+            [(Layer::Storage, 300), (Layer::Serialization, 1), (Layer::Storage, 200), (Layer::QueueWait, 7)];
+        let expected = ["apf-queue-wait=7ms", "etcd=500ms", "serialize-response-object=1ms", "total=501ms"];
+        assert_eq!(said(501, &parts), expected.map(|text| format!("apiserver.latency.k8s.io/{text}")));
+        assert!(said(500, &parts).is_empty(), "that is not long");
+        assert!(said(501, &[]).is_empty(), "nobody knows where");
+    }
 }

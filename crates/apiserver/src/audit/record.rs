@@ -119,6 +119,17 @@ impl Record {
         self.change(|state| state.latencies.add(layer, took));
     }
 
+    /// Lets an answer be written, and notes how long that took.
+    pub fn writing<T>(&self, write: impl FnOnce() -> T) -> T {
+        if !self.is_open() {
+            return write();
+        }
+        let started = Instant::now();
+        let written = write();
+        self.took(Layer::Serialization, started);
+        written
+    }
+
     /// Notes as whom the user acts, and what allows it.
     pub fn impersonates(&self, user: &User, constraint: &str) {
         self.change(|state| {

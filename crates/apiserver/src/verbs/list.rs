@@ -13,5 +13,6 @@ pub(crate) async fn list(call: &Call<'_>) -> Result<Answer, Status> {
     call.check_listed(true)?;
     let include = call.request.query.text("includeObject");
     let now = call.server.registry.now();
-    Ok(answer::list(&call.server.types, call.resource, &list, call.accept, include, now))
+    let write = || answer::list(&call.server.types, call.resource, &list, call.accept, include, now);
+    Ok(call.request.record.writing(write))
 }

@@ -266,7 +266,9 @@ impl Call<'_> {
         self.check_listed(false)?;
         let include = self.request.query.text("includeObject");
         let now = self.server.registry.now();
-        Ok(answer::object(&self.server.types, self.resource, object, self.accept, include, now, code))
+        let types = &self.server.types;
+        let write = || answer::object(types, self.resource, object, self.accept, include, now, code);
+        Ok(self.request.record.writing(write))
     }
 
     /// Checks that metadata of a list is asked of a list, and of an object of an object.
