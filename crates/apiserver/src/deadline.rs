@@ -6,7 +6,7 @@ use mizzen_object::Status;
 use mizzen_object::time::duration_nanos;
 use tokio::time::Instant;
 
-use crate::fairness::Turn;
+use crate::access::request::asked;
 use crate::request::Request;
 
 /// The longest that a request waits for its turn, however long it may take.
@@ -46,12 +46,12 @@ impl Deadline {
 impl Request {
     /// Takes no longer than its client says. What lasts as long as the client likes has no such limit.
     pub fn heed_timeout(&mut self) -> Result<(), Status> {
-        let asked = self.query.text("timeout");
-        if asked.is_empty() || Turn::asked(self).is_long_running() {
+        let said = self.query.text("timeout");
+        if said.is_empty() || asked(self).is_long_running() {
             return Ok(());
         }
         let refuse = |error| format!("invalid timeout specified in the request URL - {error}");
-        let nanos = duration_nanos(asked).map_err(|error| Status::bad_request(refuse(error)))?;
+        let nanos = duration_nanos(said).map_err(|error| Status::bad_request(refuse(error)))?;
         self.deadline = self.deadline.shortened(nanos);
         Ok(())
     }

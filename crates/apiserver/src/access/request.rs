@@ -1,5 +1,6 @@
 //! What a request wants to do, as roles put it.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use mizzen_object::select::FieldSelector;
@@ -62,47 +63,76 @@ fn remember(request: &Request, decision: &Decision) {
 
 /// What has to be worked out about a request before it can be asked whether it may.
 pub(crate) struct Wanted {
-    verb: String,
+    verb: Cow<'static, str>,
     name: String,
 }
 
 impl Wanted {
     /// Works it out.
     pub fn new(request: &Request) -> Wanted {
-        match &request.target {
-            request::Target::Page(_) => {
-                Wanted { verb: request.method.as_str().to_ascii_lowercase(), name: String::new() }
+        match (&request.target, verb_of(request)) {
+            (request::Target::Resource(path), verb) => {
+                Wanted { verb: verb.into(), name: name(request, path) }
             }
-            request::Target::Resource(path) => {
-                Wanted { verb: verb(request, path).into(), name: name(request, path) }
+            (request::Target::Page(_), "") => {
+                Wanted { verb: request.method.as_str().to_ascii_lowercase().into(), name: String::new() }
             }
+            (request::Target::Page(_), verb) => Wanted { verb: verb.into(), name: String::new() },
         }
     }
 
     /// The request as authorizers see it.
     pub fn attributes<'a>(&'a self, request: &'a Request) -> Attributes<'a> {
-        let target = match &request.target {
-            request::Target::Page(path) => Target::Page(path),
-            request::Target::Resource(path) => Target::Resource(Resource {
-                group: &path.group,
-                version: &path.version,
-                resource: &path.resource,
-                subresource: &path.subresource,
-                namespace: namespace(path),
-                name: &self.name,
-                ..self.selectors(request, path)
-            }),
+        let plain = asked(request);
+        let target = match plain.target {
+            Target::Resource(resource) if self.has_selectors(request) => {
+                Target::Resource(Resource { name: &self.name, ..resource })
+            }
+            Target::Resource(resource) => {
+                Target::Resource(Resource { name: &self.name, fields: "", labels: "", ..resource })
+            }
+            page => page,
         };
-        Attributes { user: &request.user, verb: &self.verb, target }
+        Attributes { verb: &self.verb, target, ..plain }
     }
 
     /// Kubernetes: the old form of watching cannot be trusted to heed selectors, so they do not count there.
-    fn selectors<'a>(&self, request: &'a Request, path: &ResourcePath) -> Resource<'a> {
-        if path.watch || !matches!(self.verb.as_str(), "list" | "watch" | "deletecollection") {
-            return Resource::default();
-        }
-        let (fields, labels) = (request.query.text("fieldSelector"), request.query.text("labelSelector"));
-        Resource { fields, labels, ..Resource::default() }
+    fn has_selectors(&self, request: &Request) -> bool {
+        let is_old = matches!(&request.target, request::Target::Resource(path) if path.watch);
+        !is_old && matches!(&*self.verb, "list" | "watch" | "deletecollection")
+    }
+}
+
+/// The request as it was sent: what flow schemas are asked about.
+pub(crate) fn asked(request: &Request) -> Attributes<'_> {
+    let target = match &request.target {
+        request::Target::Page(path) => Target::Page(path),
+        request::Target::Resource(path) => Target::Resource(Resource {
+            group: &path.group,
+            version: &path.version,
+            resource: &path.resource,
+            subresource: &path.subresource,
+            namespace: namespace(path),
+            name: &path.name,
+            fields: request.query.text("fieldSelector"),
+            labels: request.query.text("labelSelector"),
+        }),
+    };
+    Attributes { user: &request.user, verb: verb_of(request), target }
+}
+
+/// What a request does; empty if it is a page's and in no way that is known.
+pub(crate) fn verb_of(request: &Request) -> &'static str {
+    match (&request.target, request.method.as_str()) {
+        (request::Target::Resource(path), _) => verb(request, path),
+        (_, "GET") => "get",
+        (_, "HEAD") => "head",
+        (_, "POST") => "post",
+        (_, "PUT") => "put",
+        (_, "PATCH") => "patch",
+        (_, "DELETE") => "delete",
+        (_, "OPTIONS") => "options",
+        _ => "",
     }
 }
 
@@ -124,7 +154,7 @@ pub(crate) fn name(request: &Request, path: &ResourcePath) -> String {
     if names::is_path_segment_name(name).is_empty() { name.to_string() } else { String::new() }
 }
 
-pub(crate) fn verb(request: &Request, path: &ResourcePath) -> &'static str {
+fn verb(request: &Request, path: &ResourcePath) -> &'static str {
     let all = path.name.is_empty();
     match request.method.as_str() {
         _ if path.watch => "watch",

@@ -8,15 +8,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, header};
-use http_body_util::{BodyExt as _, Limited};
 use mizzen_object::{Str, Value, json, value};
 use mizzen_registry::{Future, Registry};
 use tokio::time::timeout;
 
 use super::{Authenticator, Bearer, TokenCache, Verdict};
 use crate::delegate::{Kubeconfig, KubeconfigError, reviewed_user};
-use crate::outgoing::{Client, Target, jittered, json_post};
+use crate::outgoing::{Remote, jittered};
 
 /// Kubernetes: how long all attempts together may take (token/cache/cached_token_authenticator.go).
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -25,8 +23,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const ATTEMPTS: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGER: f64 = 1.5;
-/// The most bytes of an answer.
-const MAX_ANSWER: usize = 1024 * 1024;
 
 /// Which TokenReview is spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -52,19 +48,9 @@ pub struct WebhookOptions {
 /// A webhook that knows tokens.
 pub struct TokenWebhook {
     registry: Registry,
-    client: Client,
-    target: Target,
-    url: String,
-    token: Option<String>,
+    remote: Remote,
     options: WebhookOptions,
     cache: TokenCache,
-}
-
-/// An attempt that came to nothing.
-struct Stumble {
-    problem: String,
-    /// Whether another one may do better.
-    passing: bool,
 }
 
 impl TokenWebhook {
@@ -74,14 +60,9 @@ impl TokenWebhook {
         registry: &Registry,
         options: WebhookOptions,
     ) -> Result<TokenWebhook, KubeconfigError> {
-        let Kubeconfig { url, path, address, server_name, trust, identity, token } = Kubeconfig::load(file)?;
         Ok(TokenWebhook {
             registry: registry.clone(),
-            client: Client::plain(registry, identity),
-            // Whatever identity there is, it is shown.
-            target: Target { address, server_name, trust, as_front_proxy: true, http2: true },
-            url: format!("{url}{path}"),
-            token,
+            remote: Remote::silent(&Kubeconfig::load(file)?, registry),
             cache: TokenCache::new(registry, options.lasts),
             options,
         })
@@ -120,40 +101,15 @@ impl TokenWebhook {
     async fn insist(&self, review: &Bytes) -> Result<Value, String> {
         let mut pause = FIRST_PAUSE;
         for attempt in 1.. {
-            match self.ask(review.clone()).await {
-                Ok(answer) => return Ok(answer),
-                Err(Stumble { problem, passing }) if !passing || attempt == ATTEMPTS => return Err(problem),
+            match self.remote.post(review.clone(), PATIENCE).await {
+                Ok(body) => return read(&body),
+                Err(error) if attempt == ATTEMPTS || !error.is_passing() => return Err(error.why),
                 Err(_) => tokio::time::sleep(jittered(&self.registry, pause)).await,
             }
             pause = pause.mul_f64(LONGER);
         }
         Err("nobody asked".into())
     }
-
-    async fn ask(&self, review: Bytes) -> Result<Value, Stumble> {
-        let failed = |problem: String| {
-            // Kubernetes: a connection that breaks may do better next time, one that is refused will not.
-            let passing = problem.contains("connection reset");
-            Stumble { problem: format!("Post {}: {problem}", json::quote(&self.url)), passing }
-        };
-        let request = json_post(&self.url, self.token.as_deref(), review);
-        let request = request.map_err(|error| failed(error.to_string()))?;
-        let response =
-            self.client.send(&self.target, request).await.map_err(|error| failed(error.to_string()))?;
-        let (head, body) = response.into_parts();
-        let body = Limited::new(body, MAX_ANSWER).collect().await;
-        let body = body.map_err(|error| failed(error.to_string()))?.to_bytes();
-        match head.status.as_u16() {
-            200..=206 => read(&body).map_err(|problem| Stumble { problem, passing: false }),
-            code => Err(refused(code, &head.headers)),
-        }
-    }
-}
-
-/// Kubernetes: who is busy, or asks to come back, is asked again (util/webhook/webhook.go).
-fn refused(code: u16, headers: &HeaderMap) -> Stumble {
-    let passing = matches!(code, 429 | 500 | 504) || headers.contains_key(header::RETRY_AFTER);
-    Stumble { problem: format!("the webhook answered with the status code {code}"), passing }
 }
 
 fn read(body: &[u8]) -> Result<Value, String> {
@@ -195,7 +151,7 @@ impl Authenticator for TokenWebhook {
 /// Its own token is not for logs.
 impl fmt::Debug for TokenWebhook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TokenWebhook({})", self.url)
+        write!(f, "TokenWebhook({})", self.remote.url())
     }
 }
 

@@ -45,7 +45,8 @@ use http::HeaderValue;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use crate::access::{Attributes, Resource, Target};
+use crate::access::request::asked;
+use crate::access::{self, Attributes, Resource, Target};
 use crate::answer::{self, Answer};
 use crate::catalog::Catalog;
 use crate::request::{self, Request};
@@ -128,7 +129,7 @@ impl Fairness {
     /// Waits until it is the turn of a request, which has its place from then on. The answer is that of one which was
     /// turned away.
     pub async fn admit(&self, server: &Inner, request: &Request) -> Result<(), Answer> {
-        let asked = Turn::asked(request);
+        let asked = asked(request);
         // Nobody can wait for the end of what lasts as long as its client likes. Of a watch the beginning is work.
         if asked.is_long_running() && asked.verb != "watch" {
             return Ok(());
@@ -188,7 +189,7 @@ impl Fairness {
         let about = About {
             user: request.user.name.clone(),
             flow,
-            verb: turn::verb(request),
+            verb: access::request::verb_of(request),
             uri: request.uri.clone(),
             path,
         };

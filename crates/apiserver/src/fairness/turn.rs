@@ -8,7 +8,7 @@ use super::OwnedSemaphorePermit;
 use super::flows::Schema;
 use super::place::Place;
 use super::watchers::Watching;
-use crate::access::{Attributes, Resource, Target, request as access};
+use crate::access::request as access;
 use crate::answer::Answer;
 use crate::request::{self, Request};
 
@@ -60,24 +60,6 @@ impl Turn {
         std::mem::take(&mut self.held.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What flow schemas are asked about.
-    pub fn asked(request: &Request) -> Attributes<'_> {
-        let target = match &request.target {
-            request::Target::Page(path) => Target::Page(path),
-            request::Target::Resource(path) => Target::Resource(Resource {
-                group: &path.group,
-                version: &path.version,
-                resource: &path.resource,
-                subresource: &path.subresource,
-                namespace: access::namespace(path),
-                name: &path.name,
-                fields: request.query.text("fieldSelector"),
-                labels: request.query.text("labelSelector"),
-            }),
-        };
-        Attributes { user: &request.user, verb: verb(request), target }
-    }
-
     /// Says in an answer of which schema and level the request was. Not by name: that is nobody's business.
     pub fn mark(&self, answer: &mut Answer) {
         let Some(schema) = self.schema.get() else { return };
@@ -92,23 +74,6 @@ pub(super) fn only(request: &Request) -> String {
     match &request.target {
         request::Target::Resource(path) => access::name(request, path),
         request::Target::Page(_) => String::new(),
-    }
-}
-
-/// The verb as flow schemas call it.
-pub(super) fn verb(request: &Request) -> &'static str {
-    match &request.target {
-        request::Target::Resource(path) => access::verb(request, path),
-        request::Target::Page(_) => match request.method.as_str() {
-            "GET" => "get",
-            "HEAD" => "head",
-            "POST" => "post",
-            "PUT" => "put",
-            "PATCH" => "patch",
-            "DELETE" => "delete",
-            "OPTIONS" => "options",
-            _ => "",
-        },
     }
 }
 

@@ -34,7 +34,7 @@ use tokio::time::Instant;
 use crate::catalog::Catalog;
 use connect::Connector;
 pub(crate) use hook::{Hook, Limit};
-pub(crate) use remote::{PostError, Remote, jittered, json_post};
+pub(crate) use remote::{PostError, Remote, jittered};
 pub(crate) use service::{Service, Services};
 pub(crate) use trust::Trust;
 pub use trust::{Anyone, Identity};

@@ -21,6 +21,8 @@ pub(crate) struct Remote {
     target: Target,
     url: String,
     token: Option<String>,
+    /// Whether the address says how long we wait. Kubernetes: client-go does so where that is configured.
+    says_patience: bool,
 }
 
 /// Why a review got no answer that could be read.
@@ -34,33 +36,72 @@ pub(crate) struct PostError {
 }
 
 impl Remote {
-    /// The server of a kubeconfig file.
+    /// The server of a kubeconfig file, which is told how long we wait.
     pub fn new(file: &Kubeconfig, registry: &Registry) -> Remote {
+        // One connection of HTTP/2 has so many streams and no more: questions that are answered slowly would hold up
+        // others.
+        Remote { says_patience: true, ..Remote::silent(file, registry) }.over_http1()
+    }
+
+    /// The same, asked without further words.
+    pub fn silent(file: &Kubeconfig, registry: &Registry) -> Remote {
         let Kubeconfig { url, path, address, server_name, trust, identity, token } = file.clone();
-        // Whatever identity there is, it is shown. One connection of HTTP/2 has so many streams and no more: questions
-        // that are answered slowly would hold up others.
-        let target = Target { address, server_name, trust, as_front_proxy: true, http2: false };
-        Remote { client: Client::plain(registry, identity), target, url: format!("{url}{path}"), token }
+        // Whatever identity there is, it is shown.
+        let target = Target { address, server_name, trust, as_front_proxy: true, http2: true };
+        let (client, url) = (Client::plain(registry, identity), format!("{url}{path}"));
+        Remote { client, target, url, token, says_patience: false }
+    }
+
+    fn over_http1(mut self) -> Remote {
+        self.target.http2 = false;
+        self
+    }
+
+    /// Where it is.
+    pub fn url(&self) -> &str {
+        &self.url
     }
 
     /// Posts a review and gives back the body of a good answer.
     pub async fn post(&self, body: Bytes, patience: Duration) -> Result<Bytes, PostError> {
+        let (code, outcome) = self.exchange(body, patience).await?;
+        outcome.map_err(|error| PostError { code: Some(code), why: error.0 })
+    }
+
+    /// Posts something whose answer does not matter, as long as it is a good one.
+    pub async fn tell(&self, body: Bytes, patience: Duration) -> Result<(), PostError> {
+        match self.exchange(body, patience).await? {
+            (200..=206, _) => Ok(()),
+            (code, outcome) => Err(PostError {
+                code: Some(code),
+                why: outcome.err().map(|error| error.0).unwrap_or_default(),
+            }),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        body: Bytes,
+        patience: Duration,
+    ) -> Result<(u16, Result<Bytes, SendError>), PostError> {
         let limit = Limit { until: Instant::now() + patience, bytes: MAX_ANSWER };
         let nanos = i64::try_from(patience.as_nanos()).unwrap_or(i64::MAX);
-        let url = format!("{}?timeout={}", self.url, time::duration_text(nanos));
+        let url = match self.says_patience {
+            true => format!("{}?timeout={}", self.url, time::duration_text(nanos)),
+            false => self.url.clone(),
+        };
         let prepared = || {
             let request = json_post(&url, self.token.as_deref(), body.clone());
             Ok((self.target.clone(), request.map_err(|error| SendError(error.to_string()))?))
         };
         let unanswered = |error: SendError| PostError { code: None, why: error.of_post(&url).0 };
         let response = exchange(&self.client, limit, prepared).await.map_err(unanswered)?;
-        let (code, outcome) = judge(response, limit).await;
-        outcome.map_err(|error| PostError { code: Some(code), why: error.0 })
+        Ok(judge(response, limit).await)
     }
 }
 
 /// A request that posts JSON as client-go would, with a token to be known by.
-pub(crate) fn json_post(url: &str, token: Option<&str>, body: Bytes) -> http::Result<Request<Outgoing>> {
+fn json_post(url: &str, token: Option<&str>, body: Bytes) -> http::Result<Request<Outgoing>> {
     let mut request = Request::post(url)
         .header(header::CONTENT_TYPE, "application/json")
         .header(header::ACCEPT, "application/json, */*")

@@ -6,15 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Limited};
 use mizzen_registry::Registry;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::Delivery;
 use crate::audit::counters::{Counters, Place};
 use crate::delegate::{Kubeconfig, KubeconfigError};
-use crate::outgoing::{Client, Target, jittered, json_post};
-use crate::receive::MAX_BODY;
+use crate::outgoing::{Remote, jittered};
 
 /// Kubernetes: how long the server may take (apiserver/pkg/util/webhook/webhook.go).
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -54,27 +52,14 @@ impl fmt::Debug for WebhookSetup {
 /// The way to that server.
 pub(super) struct Webhook {
     registry: Registry,
-    client: Client,
-    target: Target,
-    url: String,
-    token: Option<String>,
+    remote: Remote,
     initial_backoff: Duration,
 }
 
 impl Webhook {
     pub fn new(setup: WebhookSetup, registry: &Registry) -> Webhook {
-        let Kubeconfig { url, path, address, server_name, trust, identity, token } = &*setup.kubeconfig;
-        let (address, server_name, trust) = (address.clone(), server_name.clone(), trust.clone());
-        // Whatever identity there is, it is shown.
-        let target = Target { address, server_name, trust, as_front_proxy: true, http2: true };
-        Webhook {
-            registry: registry.clone(),
-            client: Client::plain(registry, identity.clone()),
-            target,
-            url: format!("{url}{path}"),
-            token: token.clone(),
-            initial_backoff: setup.initial_backoff,
-        }
+        let remote = Remote::silent(&setup.kubeconfig, registry);
+        Webhook { registry: registry.clone(), remote, initial_backoff: setup.initial_backoff }
     }
 
     /// Sends events, some times if need be; whether that worked.
@@ -82,30 +67,15 @@ impl Webhook {
         let body = list(events);
         let mut pause = self.initial_backoff;
         for attempt in 1.. {
-            match timeout(PATIENCE, self.post(body.clone())).await {
-                Ok(Ok(())) => return true,
-                Ok(Err(why)) if attempt == ATTEMPTS => counters.lost(Place::Webhook, events.len(), &why),
-                Err(_) if attempt == ATTEMPTS => {
-                    counters.lost(Place::Webhook, events.len(), "the audit webhook takes too long");
-                }
-                _ => {
-                    sleep(jittered(&self.registry, pause)).await;
-                    pause = pause.mul_f64(GROWTH);
-                    continue;
-                }
+            let Err(error) = self.remote.tell(body.clone(), PATIENCE).await else { return true };
+            if attempt == ATTEMPTS {
+                counters.lost(Place::Webhook, events.len(), &error.why);
+                break;
             }
-            break;
+            sleep(jittered(&self.registry, pause)).await;
+            pause = pause.mul_f64(GROWTH);
         }
         false
-    }
-
-    async fn post(&self, body: Bytes) -> Result<(), String> {
-        let request = json_post(&self.url, self.token.as_deref(), body).map_err(|error| error.to_string())?;
-        let response = self.client.send(&self.target, request).await.map_err(|error| error.to_string())?;
-        let code = response.status();
-        // Read, so that the connection can be used again.
-        let _ = Limited::new(response.into_body(), MAX_BODY).collect().await;
-        if code.is_success() { Ok(()) } else { Err(format!("the audit webhook answered {code}")) }
     }
 }
 
