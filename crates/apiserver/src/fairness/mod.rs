@@ -166,10 +166,10 @@ impl Fairness {
         request.turn.is_of(schema);
         let entered = room.enter(newcomer);
         let (mut place, wait) = entered.map_err(|_| too_many(room.turn_away()))?;
-        if let Some(wait) = wait {
-            if !place.wait(wait, request.deadline.of_turn()).await {
-                return Err(too_many(room.turn_away()));
-            }
+        if let Some(wait) = wait
+            && !place.wait(wait, request.deadline.of_turn()).await
+        {
+            return Err(too_many(room.turn_away()));
         }
         Ok(place)
     }
