@@ -40,6 +40,7 @@ mod root_ca;
 mod run;
 mod select;
 mod service_account_tokens;
+mod service_range;
 mod serviceaccount;
 mod services;
 mod statefulset;
@@ -84,6 +85,7 @@ const LOOPS: &[(&str, Start)] = &[
     ("node-ipam-controller", node_ipam::start),
     ("node-lifecycle-controller", node_lifecycle::start),
     ("persistentvolume-binder-controller", volume_binder::start),
+    ("persistentvolume-expander-controller", volume_binder::start_expander),
     ("persistentvolume-protection-controller", protection::start_volumes),
     ("persistentvolumeclaim-protection-controller", protection::start_claims),
     ("pod-garbage-collector-controller", pod_gc::start),
@@ -92,6 +94,7 @@ const LOOPS: &[(&str, Start)] = &[
     ("resourceclaim-controller", resource_claim::start),
     ("resourcequota-controller", resource_quota::start),
     ("root-ca-certificate-publisher-controller", root_ca::start),
+    ("service-cidr-controller", service_range::start),
     ("serviceaccount-controller", serviceaccount::start),
     ("serviceaccount-token-controller", service_account_tokens::start),
     ("statefulset-controller", statefulset::start),

@@ -84,7 +84,6 @@ impl Bind {
             reason: "Scheduled",
             action: "Binding",
             text: format!("Successfully assigned {namespace}/{name} to {}", self.node),
-            related: None,
         };
         self.herald.tell_once(&self.scheduler, &self.pod, note).await;
     }

@@ -116,14 +116,15 @@ impl Scheduler {
 
     /// Deletes victims beside the loop; the pod is not tried meanwhile.
     fn carry_out(&mut self, profile: &Profile, preemption: Preemption) {
+        let leaving: Vec<Arc<Pod>> =
+            preemption.victims.into_iter().filter(|victim| !victim.is_going).collect();
+        // Kubernetes: whoever was promised the room keeps the promise if all are going already (executor.go).
+        if leaving.is_empty() {
+            return;
+        }
         for pod in preemption.displaced.iter().filter(|pod| !pod.nominated.is_empty()) {
             let (pod, nominated) = (pod.clone(), Some(Str::default()));
             self.reports.send(Report { pod, condition: None, nominated });
-        }
-        let leaving: Vec<Arc<Pod>> =
-            preemption.victims.into_iter().filter(|victim| !victim.is_going).collect();
-        if leaving.is_empty() {
-            return;
         }
         self.holding.push(preemption.preemptor.uid.clone());
         let eviction = Eviction {
@@ -177,8 +178,8 @@ impl Eviction {
             severity: Severity::Normal,
             reason: "Preempted",
             action: "Preempting",
+            // Kubernetes: the other pod is named here alone; the event has no `related` (executor.go).
             text: format!("Preempted by pod {} on node {}", self.preemptor.uid, self.node),
-            related: Some(&self.preemptor),
         };
         self.herald.tell_once(&self.scheduler, victim, note).await;
         Ok(())

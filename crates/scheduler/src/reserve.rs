@@ -5,11 +5,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_object::{Str, Value, value};
+use mizzen_object::{Str, Value, time, value};
 use mizzen_sdk::api::{Api, Patch};
 use mizzen_sdk::cache::{Lister, Version};
 use mizzen_sdk::informer::Factory;
 use mizzen_sdk::resource::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, RESOURCE_CLAIMS};
+use mizzen_sdk::seam::Clock;
 use mizzen_sdk::write::{is_conflict, is_not_found};
 use mizzen_sdk::{Key, Object};
 use tokio::time::{sleep, timeout};
@@ -81,12 +82,13 @@ pub(crate) fn forget(steps: &[Step], world: &mut World) {
 #[derive(Clone)]
 pub(crate) struct Doer {
     api: Api,
+    clock: Clock,
     claims: Lister<Object>,
 }
 
 impl Doer {
-    pub fn new(api: Api, informers: &Factory) -> Doer {
-        Doer { api, claims: informers.objects(&PERSISTENT_VOLUME_CLAIMS).lister() }
+    pub fn new(api: Api, clock: Clock, informers: &Factory) -> Doer {
+        Doer { api, clock, claims: informers.objects(&PERSISTENT_VOLUME_CLAIMS).lister() }
     }
 
     /// Does all steps, and waits until what others have to do is done.
@@ -147,6 +149,10 @@ impl Doer {
         let status = claim.entry("status");
         if let Some(allocation) = allocation.filter(|_| status["allocation"].is_null()) {
             status.set("allocation", allocation.clone());
+        }
+        let allocation = status.entry("allocation");
+        if allocation["allocationTimestamp"].is_null() {
+            allocation.set("allocationTimestamp", time::from_unix((self.clock)().as_second()));
         }
         let consumers = status.entry("reservedFor").make_list();
         if !consumers.iter().any(|consumer| consumer["uid"].str() == pod.uid) {

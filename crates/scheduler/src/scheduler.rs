@@ -96,7 +96,7 @@ impl Scheduler {
             extenders: extenders.into(),
             nodes: options.informers.objects(&NODES).lister(),
             flight: HashMap::default(),
-            doer: Doer::new(api.clone(), &options.informers),
+            doer: Doer::new(api.clone(), options.clock.clone(), &options.informers),
             start: 0,
             herald: Herald::new(api.clone(), clock.clone(), instance.into()),
             told: Told::default(),
@@ -231,7 +231,7 @@ impl Scheduler {
         };
         let is_one_enough = profile.scores.is_empty() && !self.extenders.iter().any(asks);
         let enough = if is_one_enough { 1 } else { how_many(profile.share, n_looked_at) };
-        let feasible = filter(prepared, pod, world, nominated, (self.start, enough), diagnosis);
+        let feasible = filter(prepared, pod, world, nominated, (self.start, enough), diagnosis)?;
         self.start = (self.start + feasible.len() + diagnosis.refusals.len()) % n_nodes;
         self.consult_nodes(pod, feasible, diagnosis).await
     }
@@ -295,13 +295,8 @@ impl Scheduler {
     }
 
     fn tell_failure(&mut self, profile: &Profile, pod: &Pod, text: String) {
-        let note = Note {
-            severity: Severity::Warning,
-            reason: "FailedScheduling",
-            action: "Scheduling",
-            text,
-            related: None,
-        };
+        let note =
+            Note { severity: Severity::Warning, reason: "FailedScheduling", action: "Scheduling", text };
         self.herald.tell(&mut self.told, &profile.name, pod, note);
     }
 }

@@ -31,13 +31,11 @@ const AT_ONCE: usize = 64;
 const WAITING: u64 = 10_000;
 
 /// What is told.
-pub(crate) struct Note<'a> {
+pub(crate) struct Note {
     pub severity: Severity,
     pub reason: &'static str,
     pub action: &'static str,
     pub text: String,
-    /// Another pod that it is about.
-    pub related: Option<&'a Pod>,
 }
 
 /// Tells what happens to pods.
@@ -94,7 +92,7 @@ impl Herald {
     }
 
     /// Writes an event that can happen only once.
-    pub async fn tell_once(&self, scheduler: &str, pod: &Pod, note: Note<'_>) {
+    pub async fn tell_once(&self, scheduler: &str, pod: &Pod, note: Note) {
         let event = self.event(scheduler, pod, &note);
         if let Err(error) = self.api.create(&EVENTS, &event).await {
             tracing::debug!(%error, "an event could not be written");
@@ -133,7 +131,7 @@ impl Herald {
         let now = (self.clock)();
         let name = format!("{}.{:x}", pod.name, now.as_nanosecond());
         let (namespace, instance) = (&pod.namespace, &self.instance);
-        let mut event = value!({
+        value!({
             "kind": "Event",
             "apiVersion": "events.k8s.io/v1",
             "metadata": {"name": name, "namespace": namespace},
@@ -145,11 +143,7 @@ impl Herald {
             "regarding": (reference(pod)),
             "note": (truncate(&note.text)),
             "type": (note.severity.as_str())
-        });
-        if let Some(related) = note.related {
-            event.set("related", reference(related));
-        }
-        event
+        })
     }
 }
 

@@ -108,6 +108,8 @@ resources! {
     namespaced HORIZONTAL_POD_AUTOSCALERS = "autoscaling" "v2" "horizontalpodautoscalers" "HorizontalPodAutoscaler";
     cluster CLUSTER_ROLES = "rbac.authorization.k8s.io" "v1" "clusterroles" "ClusterRole";
     cluster CERTIFICATE_SIGNING_REQUESTS = "certificates.k8s.io" "v1" "certificatesigningrequests" "CertificateSigningRequest";
+    cluster SERVICE_CIDRS = "networking.k8s.io" "v1" "servicecidrs" "ServiceCIDR";
+    cluster IP_ADDRESSES = "networking.k8s.io" "v1" "ipaddresses" "IPAddress";
     cluster STORAGE_CLASSES = "storage.k8s.io" "v1" "storageclasses" "StorageClass";
     cluster CSI_NODES = "storage.k8s.io" "v1" "csinodes" "CSINode";
     cluster CSI_DRIVERS = "storage.k8s.io" "v1" "csidrivers" "CSIDriver";

@@ -14,6 +14,7 @@ use mizzen_sdk::{Key, Object};
 use crate::{After, Context, Error, Reconcile, Work};
 use ranges::Range;
 
+pub(crate) use ranges::Net;
 pub use ranges::RangeError;
 
 struct Blocks {
@@ -82,20 +83,28 @@ impl Blocks {
             ranges.iter_mut().map(|range| range.take(node.name()).map(|net| net.to_string().into())).collect()
         };
         let Some(blocks) = blocks else {
-            self.take_back(node, "CIDRNotAvailable");
+            self.take_back(node);
+            self.tell(node, "CIDRNotAvailable");
             return Err(Error::Other("every block of the cluster's range is taken".into()));
         };
         let patch = value!({"spec": {"podCIDR": (blocks[0].clone()), "podCIDRs": blocks}});
         let outcome = self.context.api.patch(&NODES, &node.key(), "", Patch::Strategic, &patch).await;
         if let Err(error) = outcome {
-            self.take_back(node, "CIDRAssignmentFailed");
+            // Without an answer the node may have what it was given.
+            if matches!(error, kube::Error::Api(_)) {
+                self.take_back(node);
+            }
+            self.tell(node, "CIDRAssignmentFailed");
             return Err(error.into());
         }
         Ok(())
     }
 
-    fn take_back(&self, node: &Object, why: &str) {
+    fn take_back(&self, node: &Object) {
         self.ranges().iter_mut().for_each(|range| range.release(node.name()));
+    }
+
+    fn tell(&self, node: &Object, why: &str) {
         let message = format!("Node {} status is now: {why}", node.name());
         self.context.record(&NODES, node, Note::normal(why, "", message));
     }

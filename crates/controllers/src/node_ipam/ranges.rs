@@ -13,7 +13,7 @@ const MOST_BITS: u32 = 16;
 
 /// Addresses that begin alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Net {
+pub(crate) struct Net {
     first: IpAddr,
     prefix: u32,
 }
@@ -44,6 +44,20 @@ impl Net {
     /// How many addresses there are.
     fn size(self) -> u128 {
         1u128.checked_shl(self.bits() - self.prefix).unwrap_or(u128::MAX)
+    }
+
+    /// Whether all addresses of another are of this one.
+    pub fn contains(self, other: Net) -> bool {
+        self.bits() == other.bits()
+            && self.prefix <= other.prefix
+            && other.number() >= self.number()
+            && other.number() - self.number() < self.size()
+    }
+
+    /// Whether services get this address from it: not the first, nor the last of IPv4.
+    pub fn gives(self, address: Net) -> bool {
+        let is_last = self.bits() == 32 && address.number() + 1 == self.number() + self.size();
+        self.contains(address) && address.number() != self.number() && !is_last
     }
 
     fn at(self, number: u128, prefix: u32) -> Net {
@@ -97,15 +111,21 @@ impl Range {
         Ok(Range { whole, block, holders: HashMap::new(), next: 0 })
     }
 
-    /// Gives a node the next free block; none if all are taken.
+    /// Gives a node the next free block, or again the one that it has; none if all are taken.
     pub fn take(&mut self, node: &str) -> Option<Net> {
+        let has = self.holders.iter().find(|(_, holder)| *holder == node).map(|(index, _)| *index);
+        let index = has.or_else(|| self.next_free())?;
+        self.holders.insert(index, node.into());
+        let size = self.whole.at(0, self.block).size();
+        Some(self.whole.at(self.whole.number() + index * size, self.block))
+    }
+
+    fn next_free(&mut self) -> Option<u128> {
         let n_blocks = 1u128 << (self.block - self.whole.prefix);
         let mut candidates = (0..n_blocks).map(|step| (self.next + step) % n_blocks);
         let free = candidates.find(|index| !self.holders.contains_key(index))?;
         self.next = (free + 1) % n_blocks;
-        self.holders.insert(free, node.into());
-        let size = self.whole.at(0, self.block).size();
-        Some(self.whole.at(self.whole.number() + free * size, self.block))
+        Some(free)
     }
 
     /// Learns that a node has this block; what is not of this range does not matter.
@@ -143,6 +163,7 @@ mod tests {
         let mut range = Range::new("10.244.0.0/16").unwrap();
         assert_eq!(take(&mut range, "a").as_deref(), Some("10.244.0.0/24"));
         assert_eq!(take(&mut range, "b").as_deref(), Some("10.244.1.0/24"));
+        assert_eq!(take(&mut range, "a").as_deref(), Some("10.244.0.0/24"));
         range.release("a");
         assert_eq!(take(&mut range, "c").as_deref(), Some("10.244.2.0/24"));
     }

@@ -5,15 +5,15 @@ use mizzen_sdk::Object;
 
 use super::names::{MIGRATED_TO, OLD_PROVISIONER, PROVISIONED_BY, PROVISIONER, annotate, annotation};
 
-/// Plug-ins of old, and the drivers that took their place.
-const REPLACED: [(&str, &str); 7] = [
-    ("kubernetes.io/aws-ebs", "ebs.csi.aws.com"),
-    ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io"),
-    ("kubernetes.io/azure-disk", "disk.csi.azure.com"),
-    ("kubernetes.io/azure-file", "file.csi.azure.com"),
-    ("kubernetes.io/cinder", "cinder.csi.openstack.org"),
-    ("kubernetes.io/vsphere-volume", "csi.vsphere.vmware.com"),
-    ("kubernetes.io/portworx-volume", "pxd.portworx.com"),
+/// Plug-ins of old, the drivers that took their place, and what volumes of theirs are called.
+const REPLACED: [(&str, &str, &str); 7] = [
+    ("kubernetes.io/aws-ebs", "ebs.csi.aws.com", "awsElasticBlockStore"),
+    ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io", "gcePersistentDisk"),
+    ("kubernetes.io/azure-disk", "disk.csi.azure.com", "azureDisk"),
+    ("kubernetes.io/azure-file", "file.csi.azure.com", "azureFile"),
+    ("kubernetes.io/cinder", "cinder.csi.openstack.org", "cinder"),
+    ("kubernetes.io/vsphere-volume", "csi.vsphere.vmware.com", "vsphereVolume"),
+    ("kubernetes.io/portworx-volume", "pxd.portworx.com", "portworxVolume"),
 ];
 /// What names of plug-ins of old begin with.
 const OLD: &str = "kubernetes.io/";
@@ -24,7 +24,13 @@ const THEIRS: &str = "external-provisioner.volume.kubernetes.io/finalizer";
 
 /// The driver that took a plug-in's place.
 pub(super) fn replacement(plugin: &str) -> Option<&'static str> {
-    REPLACED.iter().find(|(old, _)| *old == plugin).map(|(_, driver)| *driver)
+    REPLACED.iter().find(|(old, ..)| *old == plugin).map(|(_, driver, _)| *driver)
+}
+
+/// The plug-in of old that a volume is of, and the driver that took its place.
+pub(super) fn source_of(volume: &Object) -> Option<(&'static str, &'static str)> {
+    let is_it = |source: &str| !volume["spec"][source].is_null();
+    REPLACED.iter().find(|(.., source)| is_it(source)).map(|(plugin, driver, _)| (*plugin, *driver))
 }
 
 /// Whether something of this name is outside of the control plane.

@@ -77,7 +77,7 @@ fn size(volume: &Value) -> Quantity {
     Quantity::of(volume["spec"]["capacity"]["storage"].str())
 }
 
-fn request(claim: &Value) -> Quantity {
+pub(super) fn request(claim: &Value) -> Quantity {
     Quantity::of(claim["spec"]["resources"]["requests"]["storage"].str())
 }
 

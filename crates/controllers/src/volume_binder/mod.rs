@@ -5,6 +5,7 @@
 
 mod bind;
 mod claim;
+mod expand;
 mod index;
 mod legacy;
 mod matching;
@@ -12,6 +13,8 @@ mod names;
 mod reclaim;
 mod save;
 mod volume;
+
+pub use expand::start as start_expander;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -29,6 +29,25 @@ async fn nodes_get_blocks_and_the_blocks_of_others_are_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_changes_meanwhile_keeps_its_block() {
+    let cluster = Cluster::set_up(&LOOP, |options| options.pod_ranges = vec!["10.9.0.0/22".into()]).await;
+    for name in ["a", "b"] {
+        cluster.create(&format!("{{apiVersion: v1, kind: Node, metadata: {{name: {name}}}}}")).await;
+        for number in 0..20 {
+            cluster
+                .change(&NODES, name, |node| {
+                    node.entry("metadata").entry("labels").set("n", number.to_string())
+                })
+                .await;
+        }
+    }
+    cluster.settle().await;
+    let block = async |name| cluster.get(&NODES, name).await["spec"]["podCIDR"].str().to_string();
+    assert_ne!(block("a").await, block("b").await);
+    assert_eq!(cluster.list(&mizzen_sdk::resource::EVENTS, "default").await, [], "nothing failed");
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_a_range_nodes_get_nothing() {
     let cluster = Cluster::with(&LOOP).await;
     assert_eq!(node(&cluster, "a", "").await, "");

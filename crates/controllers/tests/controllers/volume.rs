@@ -232,6 +232,46 @@ async fn a_volume_is_emptied_and_free_again() {
     assert!(cluster.find(&PODS, "default/recycler-for-v").await.is_none());
 }
 
+#[tokio::test(start_paused = true)]
+async fn who_makes_a_volume_larger_is_said_once() {
+    let cluster = Cluster::with(&[LOOPS[0], "persistentvolume-expander-controller"]).await;
+    cluster
+        .create("{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: sc}, provisioner: p.example.com, allowVolumeExpansion: true}")
+        .await;
+    volume(&cluster, "new", "3Gi", NFS).await;
+    claim(&cluster, "a", "storageClassName: sc").await;
+    volume(&cluster, "old", "3Gi", "persistentVolumeReclaimPolicy: Retain, gcePersistentDisk: {pdName: d}")
+        .await;
+    claim(&cluster, "b", "storageClassName: sc").await;
+    for name in ["a", "b"] {
+        assert!(!reasons(&cluster, name).await.contains(&"ExternalExpanding".to_string()));
+        let key = format!("default/{name}");
+        let request = |claim: &mut mizzen_sdk::Object| {
+            claim.entry("spec").entry("resources").entry("requests").set("storage", "9Gi");
+        };
+        cluster.change(&PERSISTENT_VOLUME_CLAIMS, &key, request).await;
+        cluster.settle().await;
+        cluster
+            .change(&PERSISTENT_VOLUME_CLAIMS, &key, |claim| {
+                claim.entry("metadata").entry("labels").set("changed", "again");
+            })
+            .await;
+        cluster.settle().await;
+    }
+    let options = ListOptions { fields: "reason=ExternalExpanding".into(), ..ListOptions::default() };
+    let events = cluster.api.list(&EVENTS, "default", &options).await.unwrap();
+    let mut said: Vec<_> =
+        events.iter().map(|event| (event["message"].str(), event["count"].int())).collect();
+    said.sort_unstable();
+    let expected = [
+        ("CSI migration enabled for kubernetes.io/gce-pd; waiting for external resizer to expand the pvc", 1),
+        ("waiting for an external controller to expand this PVC", 1),
+    ];
+    assert_eq!(said, expected);
+    let old = cluster.get(&PERSISTENT_VOLUME_CLAIMS, "default/b").await;
+    assert_eq!(old.annotation("volume.kubernetes.io/storage-resizer"), Some("pd.csi.storage.gke.io"));
+}
+
 async fn pod(cluster: &Cluster, name: &str, node: &str) {
     cluster
         .create(&format!(

@@ -7,7 +7,7 @@ use mizzen_object::Str;
 use super::diagnosis::Diagnosis;
 use crate::cache::{Node, Slot};
 use crate::model::Pod;
-use crate::plugin::{Check, Name, Names, Ready, Refusal};
+use crate::plugin::{Check, Name, Names, Ready, Reasons, Refusal};
 use crate::profile::Profile;
 use crate::queue::Nominated;
 use crate::reserve::Step;
@@ -143,7 +143,7 @@ pub(crate) fn how_many(share: Option<usize>, n_nodes: usize) -> usize {
     (n_nodes * share / 100).max(FEW)
 }
 
-/// Looks for nodes from `start` on, until there are enough.
+/// Looks for nodes from `start` on, until there are enough. An error is what a plugin could not find out.
 pub(crate) fn filter(
     prepared: &Prepared,
     pod: &Pod,
@@ -151,7 +151,7 @@ pub(crate) fn filter(
     nominated: &Nominated,
     (start, enough): (usize, usize),
     diagnosis: &mut Diagnosis,
-) -> Vec<Slot> {
+) -> Result<Vec<Slot>, String> {
     let nodes = prepared.only.as_deref().unwrap_or(world.cache.order());
     let mut feasible = Vec::with_capacity(enough.min(nodes.len()));
     let (before, after) = nodes.split_at(if nodes.is_empty() { 0 } else { start % nodes.len() });
@@ -161,10 +161,13 @@ pub(crate) fn filter(
         }
         match check_with_nominated(prepared, pod, world.cache.node(*slot), world, nominated) {
             None => feasible.push(*slot),
+            Some(Refusal { plugin, reasons: Reasons::Error(error), .. }) => {
+                return Err(format!("running \"{plugin}\" filter plugin: {error}"));
+            }
             Some(refusal) => diagnosis.refuse(*slot, refusal),
         }
     }
-    feasible
+    Ok(feasible)
 }
 
 /// Why a pod cannot be on a node: with those that will perhaps be there and come first, and without them.

@@ -76,12 +76,14 @@ pub(crate) struct Refusal {
 pub(crate) enum Reasons {
     One(Text),
     Several(Vec<Text>),
+    /// It cannot be known, so that the pod is not placed anywhere.
+    Error(Text),
 }
 
 impl Reasons {
     pub fn iter(&self) -> impl Iterator<Item = &Text> {
         match self {
-            Reasons::One(reason) => std::slice::from_ref(reason).iter(),
+            Reasons::One(reason) | Reasons::Error(reason) => std::slice::from_ref(reason).iter(),
             Reasons::Several(reasons) => reasons.iter(),
         }
     }
@@ -101,6 +103,11 @@ impl Refusal {
     /// It could not be even if other pods went.
     pub fn for_good(plugin: Name, reason: impl Into<Text>) -> Refusal {
         Refusal { resolvable: false, ..Refusal::for_now(plugin, reason) }
+    }
+
+    /// Nobody can say whether it could be.
+    pub fn error(plugin: Name, error: impl Into<Text>) -> Refusal {
+        Refusal { plugin, reasons: Reasons::Error(error.into()), resolvable: false }
     }
 }
 

@@ -32,6 +32,7 @@ fn refusals(world: &mut World, pod: &Arc<Pod>) -> String {
     }
     let nominated = Nominated::default();
     let feasible = filter(&prepared, pod, world, &nominated, (0, usize::MAX), &mut diagnosis);
+    let feasible = feasible.expect("nothing goes wrong");
     let verdict = |slot: &Slot| {
         let name = world.cache.node(*slot).name();
         match diagnosis.refusals.iter().find(|(known, _)| known == slot) {

@@ -49,8 +49,46 @@ async fn a_claim_gets_a_device_that_suits_it() {
     let claim = cluster.get(&RESOURCE_CLAIMS, "default/c").await;
     let result = &claim["status"]["allocation"]["devices"]["results"][0];
     assert_eq!((result["device"].str(), result["pool"].str(), result["request"].str()), ("d1", "n2", "r"));
+    assert!(!claim["status"]["allocation"]["allocationTimestamp"].is_null());
     assert_eq!(claim["status"]["reservedFor"][0]["name"].str(), "p");
     assert!(claim.has_finalizer("resource.kubernetes.io/delete-protection"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expression_that_cannot_be_answered_keeps_the_pod_from_every_node() {
+    let cluster = Cluster::start().await;
+    cluster.node("n1", "{}").await;
+    class(&cluster).await;
+    slice(&cluster, "n1").await;
+    claim(&cluster, "c", "device.attributes[\"gpu.example.com\"].colour == \"red\"").await;
+    cluster.pod("p", POD).await;
+    let (reason, message) = cluster.refusal("p").await;
+    assert_eq!(reason, "SchedulerError");
+    let expected = "running \"DynamicResources\" filter plugin: claim default/c: selector #0: CEL runtime error: no such \
+                    key: colour";
+    assert_eq!(message, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_domain_without_attributes_is_empty_and_versions_are_compared() {
+    let cluster = Cluster::start().await;
+    cluster.node("n1", "{}").await;
+    class(&cluster).await;
+    cluster
+        .create("{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: s}, spec: {driver: gpu.example.com, nodeName: n1,
+                   pool: {name: n1, generation: 1, resourceSliceCount: 1},
+                   devices: [{name: d0}, {name: d1, attributes: {firmware: {version: 2.1.0}}}]}}")
+        .await;
+    let domain = "device.attributes[\"gpu.example.com\"]";
+    let expression = format!(
+        "!(\"x.example.com\" in device.attributes) && !has(device.attributes[\"x.example.com\"].a) && \
+         has({domain}.firmware) && {domain}.firmware.isGreaterThan(semver(\"2.0.0\"))"
+    );
+    claim(&cluster, "c", &expression).await;
+    cluster.pod("p", POD).await;
+    assert_eq!(cluster.place("p").await, "n1");
+    let claim = cluster.get(&RESOURCE_CLAIMS, "default/c").await;
+    assert_eq!(claim["status"]["allocation"]["devices"]["results"][0]["device"].str(), "d1");
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,8 +16,9 @@ async fn the_least_important_pods_go() {
     cluster.settle().await;
     let low = cluster.get(&PODS, "default/low").await;
     assert!(low.is_going(), "it has time to go");
-    let condition = low["status"]["conditions"].list().iter().find(|c| c["type"].str() == "DisruptionTarget");
-    let condition = condition.cloned().unwrap_or_default();
+    let types: Vec<&str> = low["status"]["conditions"].list().iter().map(|c| c["type"].str()).collect();
+    assert_eq!(types, ["PodScheduled", "DisruptionTarget"], "what is new comes last");
+    let condition = &low["status"]["conditions"][1];
     assert_eq!(condition["reason"].str(), "PreemptionByScheduler");
     assert_eq!(
         condition["message"].str(),
@@ -29,12 +30,30 @@ async fn the_least_important_pods_go() {
     assert_eq!(message, "0/1 nodes are available: 1 Insufficient cpu.");
     let events = cluster.events("low", "Preempted").await;
     assert_eq!(events[0]["message"].str(), format!("Preempted by pod {} on node n1", vip.uid()));
-    assert_eq!(events[0]["related"]["name"].str(), "vip");
+    assert!(events[0]["related"].is_null(), "the message alone names the other pod");
     cluster.delete(&PODS, "default/low").await;
     assert_eq!(cluster.place("vip").await, "n1");
     assert!(cluster.get(&PODS, "default/vip").await["status"]["nominatedNodeName"].is_null());
     assert_eq!(cluster.place("middle").await, "n1");
     assert!(!cluster.get(&PODS, "default/middle").await.is_going());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_promise_is_kept_when_somebody_more_important_waits_for_the_same_pods() {
+    let cluster = Cluster::start().await;
+    cluster.node("n1", "{}").await;
+    cluster.pod_of("low", "3", 1).await;
+    assert_eq!(cluster.place("low").await, "n1");
+    for (name, priority) in [("vip", 1000), ("king", 2000)] {
+        cluster.pod_of(name, "3", priority).await;
+        cluster.settle().await;
+    }
+    for name in ["vip", "king"] {
+        let pod = cluster.get(&PODS, &format!("default/{name}")).await;
+        assert_eq!(pod["status"]["nominatedNodeName"].str(), "n1", "{name}");
+    }
+    cluster.delete(&PODS, "default/low").await;
+    assert_eq!(cluster.place("king").await, "n1");
 }
 
 #[tokio::test(start_paused = true)]

@@ -61,7 +61,7 @@ fn is_in<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
             }
             error.map_or(Ok(Value::Bool(false)), Err)
         }
-        [key, Value::Map(map)] => Ok(Value::Bool(map.get(key).transpose()?.is_some())),
+        [key, Value::Map(map)] => map.has(key).map(Value::Bool),
         _ => Err(EvalError::no_such_overload()),
     }
 }

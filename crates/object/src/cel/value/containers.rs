@@ -128,6 +128,8 @@ pub enum Map<'a> {
     Data(&'a object::Map, &'a Shape),
     /// A map that was computed: each key as it was written, and its value.
     Made(Arc<Entries<'a>>),
+    /// The same, but where nothing is there is an empty map.
+    Open(Arc<Entries<'a>>),
     /// An object that was made: the name of its type, and its fields.
     Typed(Str, Arc<Entries<'a>>),
     /// Fields that are computed when asked for.
@@ -156,6 +158,11 @@ impl<'a> Map<'a> {
         entries_of(entries).map(|entries| Map::Made(Arc::new(entries)))
     }
 
+    /// The same, but where nothing is there is an empty map.
+    pub fn open(entries: impl IntoIterator<Item = (Value<'a>, Value<'a>)>) -> Option<Map<'a>> {
+        entries_of(entries).map(|entries| Map::Open(Arc::new(entries)))
+    }
+
     /// An object of a type, by its name.
     pub fn typed(kind: Str, fields: impl IntoIterator<Item = (Value<'a>, Value<'a>)>) -> Option<Map<'a>> {
         entries_of(fields).map(|fields| Map::Typed(kind, Arc::new(fields)))
@@ -173,7 +180,7 @@ impl<'a> Map<'a> {
     pub fn len(&self) -> usize {
         match self {
             Map::Data(map, _) => map.len(),
-            Map::Made(map) | Map::Typed(_, map) => map.len(),
+            Map::Made(map) | Map::Open(map) | Map::Typed(_, map) => map.len(),
             Map::Lazy(_) => 0,
         }
     }
@@ -181,6 +188,14 @@ impl<'a> Map<'a> {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Whether there is a key.
+    pub fn has(&self, key: &Value) -> Result<bool, EvalError> {
+        match self {
+            Map::Open(map) => Ok(Key::of(key).is_some_and(|key| map.contains_key(&key))),
+            _ => Ok(self.get(key).transpose()?.is_some()),
+        }
     }
 
     /// The value of a key.
@@ -199,6 +214,10 @@ impl<'a> Map<'a> {
             Map::Made(map) | Map::Typed(_, map) => {
                 map.get(&Key::String(name.into())).map(|(_, value)| Ok(value.clone()))
             }
+            Map::Open(map) => {
+                let found = map.get(&Key::String(name.into())).map(|(_, value)| value.clone());
+                Some(Ok(found.unwrap_or_else(|| Value::Map(Map::Made(Arc::default())))))
+            }
             Map::Lazy(fields) => fields.0.field(name),
         }
     }
@@ -207,7 +226,9 @@ impl<'a> Map<'a> {
     pub fn keys(&self) -> Vec<Value<'a>> {
         match self {
             Map::Data(map, shape) => shape.keys(map),
-            Map::Made(map) | Map::Typed(_, map) => map.values().map(|(key, _)| key.clone()).collect(),
+            Map::Made(map) | Map::Open(map) | Map::Typed(_, map) => {
+                map.values().map(|(key, _)| key.clone()).collect()
+            }
             Map::Lazy(_) => Vec::new(),
         }
     }

@@ -7,7 +7,7 @@ use mizzen_sdk::Object;
 
 use super::allocation::allocation;
 use super::pool::pools;
-use super::search::Search;
+use super::search::{Failure, Search};
 use super::wish::Wishes;
 use crate::cache::Node;
 use crate::devices::Taken;
@@ -61,37 +61,40 @@ impl Claimed {
         self.0.waiting.iter().any(has)
     }
 
-    /// The claims that have no devices, with what each gets on a node; none if there are too few.
-    pub fn allocate(&self, node: &Node, world: &World) -> Result<Option<Allocated<'_>>, String> {
+    /// The claims that have no devices, with what each gets on a node.
+    pub fn allocate(&self, node: &Node, world: &World) -> Result<Allocated<'_>, Failure> {
         if self.0.waiting.is_empty() {
-            return Ok(Some(Vec::new()));
+            return Ok(Vec::new());
         }
         let pools = pools(node, &world.devices, &self.0.taken);
-        let Some(got) = Search::run(&self.0.wishes, &pools, &self.0.taken)? else { return Ok(None) };
+        let got = Search::run(&self.0.wishes, &pools, &self.0.taken)?;
         let claims = self.0.waiting.iter().zip(&self.0.wishes).zip(&got);
         let allocated = claims.map(|((claim, (_, wishes)), got)| {
             (claim, allocation(claim, wishes, got, node.name(), &world.devices))
         });
-        Ok(Some(allocated.collect()))
+        Ok(allocated.collect())
     }
 }
 
 impl Check for Claimed {
     fn check(&self, node: &Node, world: &World) -> Option<Refusal> {
-        let refuse = |reason: String| Some(Refusal::for_good(Name::DynamicResources, reason));
+        let refuse = |reason: &'static str| Some(Refusal::for_good(Name::DynamicResources, reason));
+        let fail = |error: String| Some(Refusal::error(Name::DynamicResources, error));
         let elsewhere = |rule: &NodeRule| !rule.allows(node.name(), &node.facts.labels);
         if self.0.allocated.iter().any(|(_, rule)| rule.as_ref().is_some_and(elsewhere)) {
-            return refuse("resourceclaim not available on the node".into());
+            return refuse("resourceclaim not available on the node");
         }
         match self.allocate(node, world) {
-            Ok(Some(_)) => None,
-            Ok(None) => refuse("cannot allocate all claims".into()),
-            Err(error) => refuse(error),
+            Ok(_) => None,
+            Err(Failure::Unfit(reason)) => refuse(reason),
+            Err(Failure::Late) => fail(format!("node {}: timed out trying to allocate devices", node.name())),
+            Err(Failure::Error(error)) => fail(error),
         }
     }
 
     fn reserve(&self, node: &Node, world: &World) -> Result<Vec<Step>, String> {
-        let allocations = self.allocate(node, world)?.ok_or("cannot allocate all claims")?;
+        // It was possible when the node was checked.
+        let allocations = self.allocate(node, world).map_err(|failure| format!("{failure:?}"))?;
         let step = |claim: &Arc<Object>, allocation: Option<Value>| Step::Claim {
             claim: claim.key(),
             uid: claim.uid().into(),

@@ -18,8 +18,8 @@ const MOST_ALTERNATIVES: usize = 8;
 impl Rank for Claimed {
     fn rank(&self, world: &World, nodes: &[Slot]) -> Vec<i64> {
         let score = |slot: &Slot| {
-            let allocations = self.allocate(world.cache.node(*slot), world).ok().flatten();
-            allocations.iter().flatten().map(|(claim, allocation)| score(claim, allocation)).sum()
+            let allocations = self.allocate(world.cache.node(*slot), world).unwrap_or_default();
+            allocations.iter().map(|(claim, allocation)| score(claim, allocation)).sum()
         };
         let mut scores: Vec<i64> = nodes.iter().map(score).collect();
         normalize(&mut scores, false);

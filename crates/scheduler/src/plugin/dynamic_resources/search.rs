@@ -62,28 +62,39 @@ enum Dead {
     /// There would be more devices than a claim can have: only fewer would help.
     TooMany,
     /// It cannot be known.
+    Unknown(Failure),
+}
+
+/// Why claims get no devices.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The node has too few.
+    Unfit(&'static str),
+    /// It takes too long to find out.
+    Late,
+    /// Something is wrong with a claim or a class, wherever the pod is.
     Error(String),
 }
 
 impl<'a> Search<'a> {
-    /// What each claim gets; none if not everybody can have what they want. Claims come with their names.
+    /// What each claim gets. Claims come with their names.
     pub fn run(
         claims: &'a [(Str, Wishes)],
         pools: &'a [Pool],
         taken: &'a Taken,
-    ) -> Result<Option<Vec<Vec<Got<'a>>>>, String> {
+    ) -> Result<Vec<Vec<Got<'a>>>, Failure> {
         let constraints = claims.iter().map(|(_, wishes)| wishes.constraints.clone()).collect();
         let got = claims.iter().map(|_| Vec::new()).collect();
         let mut search =
             Search { pools, taken, claims, constraints, got, suits: HashMap::default(), n_steps: 0 };
-        search.check_pools()?;
+        search.check_pools().map_err(Failure::Error)?;
         match search.claim(0) {
-            Ok(()) => Ok(Some(search.got)),
-            Err(Dead::Error(error)) => Err(error),
+            Ok(()) => Ok(search.got),
+            Err(Dead::Unknown(failure)) => Err(failure),
             Err(_) if pools.iter().any(|pool| pool.state == State::Invalid) => {
-                Err("invalid resource pools were encountered".into())
+                Err(Failure::Unfit("invalid resource pools were encountered"))
             }
-            Err(_) => Ok(None),
+            Err(_) => Err(Failure::Unfit("cannot allocate all claims")),
         }
     }
 
@@ -201,13 +212,16 @@ impl<'a> Search<'a> {
     fn suit(&mut self, wish: &'a Wish, offer: &'a Offer) -> Result<bool, Dead> {
         self.n_steps += 1;
         if self.n_steps > MOST_STEPS {
-            return Err(Dead::Error("timed out trying to allocate devices".into()));
+            return Err(Dead::Unknown(Failure::Late));
         }
         let key = (std::ptr::from_ref(wish), std::ptr::from_ref(offer));
         if let Some(known) = self.suits.get(&key) {
             return Ok(*known);
         }
-        let suits = wish.selectors.suit(&offer.id.0, &offer.device).map_err(Dead::Error)?;
+        let suits = wish
+            .selectors
+            .suit(&offer.id.0, &offer.device)
+            .map_err(|error| Dead::Unknown(Failure::Error(error)))?;
         self.suits.insert(key, suits);
         Ok(suits)
     }

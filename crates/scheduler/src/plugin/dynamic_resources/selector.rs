@@ -10,22 +10,27 @@ const BUDGET: Budget<'static> = Budget { cost: 1_000_000, interrupted: None };
 
 /// Expressions that devices must suit.
 pub(super) struct Selectors {
-    programs: Vec<Program>,
+    /// Each with who asks for it.
+    programs: Vec<(String, Program)>,
     quantity: Program,
+    version: Program,
 }
 
 impl Selectors {
-    /// Compiles the expressions of selectors.
-    pub fn of<'a>(selectors: impl Iterator<Item = &'a Value>) -> Result<Selectors, String> {
+    /// Compiles the expressions of selectors, each of which comes with who asks for it.
+    pub fn of<'a>(selectors: impl Iterator<Item = (String, &'a Value)>) -> Result<Selectors, String> {
         let environment = Environment::new(VERSION).with_variable("device", Type::Dyn);
-        let compile = |selector: &Value| {
-            environment.compile(selector["cel"]["expression"].str()).map_err(|error| error.to_string())
+        let compile = |(asker, selector): (String, &Value)| {
+            let program = environment.compile(selector["cel"]["expression"].str());
+            let program = program.map_err(|error| format!("{asker}: CEL compile error: {error}"))?;
+            Ok((asker, program))
         };
-        let quantity =
-            Environment::new(VERSION).with_variable("text", Type::String).compile("quantity(text)");
+        let reader = Environment::new(VERSION).with_variable("text", Type::String);
+        let reader = |text| reader.compile(text).map_err(|error| error.to_string());
         Ok(Selectors {
-            programs: selectors.map(compile).collect::<Result<_, _>>()?,
-            quantity: quantity.map_err(|error| error.to_string())?,
+            programs: selectors.map(compile).collect::<Result<_, String>>()?,
+            quantity: reader("quantity(text)")?,
+            version: reader("semver(text)")?,
         })
     }
 
@@ -35,9 +40,10 @@ impl Selectors {
             return Ok(true);
         }
         let variables = [("device", self.device(driver, device)?)];
-        for program in &self.programs {
-            let outcome = program.evaluate(&variables, BUDGET).value.map_err(|error| error.to_string())?;
-            if outcome.as_bool() != Some(true) {
+        for (asker, program) in &self.programs {
+            let outcome = program.evaluate(&variables, BUDGET).value;
+            let outcome = outcome.map_err(|error| error.to_string()).and_then(truth);
+            if !outcome.map_err(|error| format!("{asker}: CEL runtime error: {error}"))? {
                 return Ok(false);
             }
         }
@@ -45,8 +51,9 @@ impl Selectors {
     }
 
     fn device(&self, driver: &str, device: &Value) -> Result<CelValue<'static>, String> {
-        let attributes = by_domain(driver, &device["attributes"], |value| Ok(attribute(value)))?;
-        let capacity = by_domain(driver, &device["capacity"], |value| self.amount(value["value"].str()))?;
+        let attributes = by_domain(driver, &device["attributes"], |value| self.attribute(value))?;
+        let capacity =
+            by_domain(driver, &device["capacity"], |value| read(&self.quantity, value["value"].str()))?;
         let fields = [
             (text("driver"), text(driver)),
             (text("attributes"), attributes),
@@ -56,30 +63,39 @@ impl Selectors {
         map(fields.into())
     }
 
-    fn amount(&self, amount: &str) -> Result<CelValue<'static>, String> {
-        let variables = [("text", text(amount))];
-        match self.quantity.evaluate(&variables, BUDGET).value.map_err(|error| error.to_string())? {
-            CelValue::Opaque(quantity) => Ok(CelValue::Opaque(quantity)),
-            _ => Err(format!("{amount} is no quantity")),
+    fn attribute(&self, value: &Value) -> Result<CelValue<'static>, String> {
+        if let Some(truth) = value["bool"].as_bool() {
+            return Ok(CelValue::Bool(truth));
+        }
+        if let Some(number) = value["int"].as_int() {
+            return Ok(CelValue::Int(number));
+        }
+        match value["version"].as_str() {
+            Some(version) => read(&self.version, version),
+            None => Ok(text(value["string"].str())),
         }
     }
+}
+
+/// What a program makes of a text: a value of a type of its own.
+fn read(program: &Program, content: &str) -> Result<CelValue<'static>, String> {
+    let variables = [("text", text(content))];
+    match program.evaluate(&variables, BUDGET).value.map_err(|error| error.to_string())? {
+        CelValue::Opaque(value) => Ok(CelValue::Opaque(value)),
+        _ => Err(format!("{content} cannot be read")),
+    }
+}
+
+fn truth(outcome: CelValue) -> Result<bool, String> {
+    let of_type = |kind: &str| format!("CEL result of type {kind} could not be converted to bool");
+    outcome.as_bool().ok_or_else(|| of_type(&outcome.type_name()))
 }
 
 fn text(text: &str) -> CelValue<'static> {
     CelValue::String(Text::Shared(text.into()))
 }
 
-fn attribute(value: &Value) -> CelValue<'static> {
-    if let Some(truth) = value["bool"].as_bool() {
-        return CelValue::Bool(truth);
-    }
-    if let Some(number) = value["int"].as_int() {
-        return CelValue::Int(number);
-    }
-    text(value["string"].as_str().unwrap_or_else(|| value["version"].str()))
-}
-
-/// Names with a domain, or in the driver's, as maps of maps.
+/// Names with a domain, or in the driver's, as maps of maps. A domain of which there is nothing is empty.
 fn by_domain(
     driver: &str,
     members: &Value,
@@ -95,7 +111,8 @@ fn by_domain(
         }
     }
     let domains = domains.into_iter().map(|(domain, entries)| Ok((text(&domain), map(entries)?)));
-    map(domains.collect::<Result<_, String>>()?)
+    let domains: Vec<_> = domains.collect::<Result<_, String>>()?;
+    Map::open(domains).map(CelValue::Map).ok_or_else(|| "a key occurs twice".to_string())
 }
 
 fn map(entries: Vec<(CelValue<'static>, CelValue<'static>)>) -> Result<CelValue<'static>, String> {

@@ -1,7 +1,7 @@
 //! What does a claim ask for?
 
 use mizzen_object::{Str, Value};
-use mizzen_sdk::Object;
+use mizzen_sdk::{Key, Object};
 
 use super::constraint::Constraint;
 use super::selector::Selectors;
@@ -34,13 +34,13 @@ pub(super) struct Wish {
 impl Wishes {
     pub fn of(claim: &Object, devices: &Devices) -> Result<Wishes, String> {
         let spec = &claim["spec"]["devices"];
+        let claim = claim.key();
         let requests = spec["requests"].list().iter().map(|request| {
-            alternatives(request).into_iter().map(|(name, one)| Wish::of(&name, one, devices)).collect()
+            let wish = |(name, one): (String, &Value)| Wish::of(&name, &claim, one, devices);
+            alternatives(request).into_iter().map(wish).collect()
         });
-        let unknown = |at| {
-            let name = format!("{}/{}", claim.namespace(), claim.name());
-            format!("claim {name}, constraint #{at}: empty constraint (unsupported constraint type?)")
-        };
+        let unknown =
+            |at| format!("claim {claim}, constraint #{at}: empty constraint (unsupported constraint type?)");
         let constraints = spec["constraints"].list().iter().enumerate();
         let constraints = constraints.map(|(at, one)| Constraint::of(one).ok_or_else(|| unknown(at)));
         Ok(Wishes {
@@ -51,11 +51,15 @@ impl Wishes {
 }
 
 impl Wish {
-    fn of(name: &str, request: &Value, devices: &Devices) -> Result<Wish, String> {
+    fn of(name: &str, claim: &Key, request: &Value, devices: &Devices) -> Result<Wish, String> {
         let class = request["deviceClassName"].str();
         let of_class = devices.classes.get(class).map(|class| class["spec"]["selectors"].clone());
         let of_class = of_class.unwrap_or_default();
-        let selectors = Selectors::of(of_class.list().iter().chain(request["selectors"].list()))?;
+        let of_class = of_class.list().iter().enumerate();
+        let of_class = of_class.map(|(at, one)| (format!("class {class}: selector #{at}"), one));
+        let own = request["selectors"].list().iter().enumerate();
+        let own = own.map(|(at, one)| (format!("claim {claim}: selector #{at}"), one));
+        let selectors = Selectors::of(of_class.chain(own))?;
         let count = match request["allocationMode"].str() {
             "All" => None,
             _ => Some(request["count"].as_int().unwrap_or(1).max(0) as usize),

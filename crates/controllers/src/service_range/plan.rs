@@ -1,0 +1,103 @@
+//! What is to be done about one range?
+
+use std::sync::Arc;
+
+use mizzen_object::time;
+use mizzen_sdk::Object;
+
+use crate::node_ipam::Net;
+
+/// How long a range stays after it was deleted, so that everybody who gives addresses has heard of it.
+const GRACE_SECONDS: i64 = 10;
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Plan {
+    /// It is ready, and must not go unasked.
+    Serve,
+    /// It cannot go: some service would have an address of no range.
+    Stay,
+    /// It can go, but not before so many seconds have passed.
+    Wait(u64),
+    /// It goes.
+    Go,
+}
+
+pub(super) fn plan(range: &Object, ranges: &[Arc<Object>], addresses: &[Arc<Object>], now: i64) -> Plan {
+    if !range.is_going() {
+        return Plan::Serve;
+    }
+    let others: Vec<Net> =
+        ranges.iter().filter(|other| other.name() != range.name()).flat_map(|other| nets(other)).collect();
+    let own = nets(range);
+    let is_covered = |net: &Net| others.iter().any(|other| other.contains(*net));
+    let is_needed = |address: &Net| {
+        own.iter().any(|net| net.gives(*address)) && !others.iter().any(|net| net.gives(*address))
+    };
+    if !own.iter().all(is_covered)
+        && addresses.iter().filter_map(|one| address(one)).any(|one| is_needed(&one))
+    {
+        return Plan::Stay;
+    }
+    let deleted = time::to_unix(range["metadata"]["deletionTimestamp"].str()).unwrap_or_default();
+    match u64::try_from(deleted + GRACE_SECONDS - now) {
+        Ok(seconds) if seconds > 0 => Plan::Wait(seconds),
+        _ => Plan::Go,
+    }
+}
+
+fn nets(range: &Object) -> Vec<Net> {
+    range["spec"]["cidrs"].list().iter().filter_map(|text| text.str().parse().ok()).collect()
+}
+
+/// The address that a service has; none if somebody else looks after it.
+fn address(object: &Object) -> Option<Net> {
+    let ours = object.label("ipaddress.kubernetes.io/managed-by") == Some("ipallocator.k8s.io");
+    let bits = if object.name().contains(':') { 128 } else { 32 };
+    format!("{}/{bits}", object.name()).parse().ok().filter(|_| ours)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mizzen_object::value;
+
+    fn range(name: &str, cidr: &str, deleted: Option<&str>) -> Arc<Object> {
+        let mut range = Object(value!({"metadata": {"name": name}, "spec": {"cidrs": [cidr]}}));
+        if let Some(deleted) = deleted {
+            range.entry("metadata").set("deletionTimestamp", deleted);
+        }
+        Arc::new(range)
+    }
+
+    #[track_caller]
+    fn check(other: &str, address: &str, now: i64, expected: Plan) {
+        let going = range("a", "10.1.0.0/24", Some("1970-01-01T00:01:40Z"));
+        let mut object = Object(value!({"metadata": {"name": address}}));
+        object
+            .entry("metadata")
+            .entry("labels")
+            .set("ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io");
+        let ranges = [going.clone(), range("b", other, None)];
+        assert_eq!(plan(&going, &ranges, &[Arc::new(object)], now), expected);
+    }
+
+    #[test]
+    fn a_range_goes_when_no_address_is_of_it_alone() {
+        check("10.2.0.0/24", "10.1.0.7", 200, Plan::Stay);
+        check("10.2.0.0/24", "10.2.0.7", 200, Plan::Go);
+        check("10.2.0.0/24", "10.2.0.7", 103, Plan::Wait(7));
+        check("10.1.0.0/16", "10.1.0.7", 200, Plan::Go);
+        check("10.1.0.0/28", "10.1.0.7", 200, Plan::Go);
+        check("10.1.0.0/28", "10.1.0.77", 200, Plan::Stay);
+        // The first and the last address of a range are never given.
+        check("10.1.0.0/28", "10.1.0.15", 200, Plan::Stay);
+        check("10.2.0.0/24", "10.1.0.0", 200, Plan::Go);
+        check("10.2.0.0/24", "fd00::1", 200, Plan::Go);
+    }
+
+    #[test]
+    fn a_range_that_nobody_deletes_is_served() {
+        let range = range("a", "10.1.0.0/24", None);
+        assert_eq!(plan(&range, &[], &[], 0), Plan::Serve);
+    }
+}
