@@ -31,13 +31,19 @@ pub fn count(view: &View) -> Counts {
     let mut counts = Counts::default();
     for node in view.nodes {
         let pods = view.pods.get(node.name()).into_iter().flatten();
-        let pod = pods.min_by_key(|pod| pod::seniority(pod));
+        let pod = pods.min_by_key(|pod| age(view, pod));
         match placement.judge(node).should_run {
             true => counts.add(view, pod.map(|pod| &**pod)),
             false => counts.misplaced += i64::from(pod.is_some()),
         }
     }
     counts
+}
+
+/// What orders pods by their age. Of two that were made in the same second, that of an older revision was first.
+fn age(view: &View, pod: &Object) -> (bool, i64, bool, String) {
+    let (is_unbound, made, name) = pod::seniority(pod);
+    (is_unbound, made, pod::is_updated(view.set, pod, view.hash), name)
 }
 
 impl Counts {
@@ -100,6 +106,12 @@ mod tests {
     #[test]
     fn an_old_pod_is_not_updated() {
         check("n1", "a@n1:Running,old", Counts { desired: 1, current: 1, ..Counts::default() });
+    }
+
+    #[test]
+    fn an_old_pod_counts_while_a_new_one_of_the_same_second_is_beside_it() {
+        let expect = Counts { desired: 1, current: 1, ..Counts::default() };
+        check("n1", "a@n1:Running,since-1 b@n1:Running,old,since-1", expect);
     }
 
     #[test]

@@ -92,10 +92,8 @@ impl Reconcile for StatefulSets {
         let Some(selector) = LabelSelector::of(&set["spec"]["selector"]) else { return Ok(After::Done) };
         let revisions = self.history.claim(&set, &STATEFUL_SETS).await?;
         let pods = self.claim_pods(&set, &selector).await?;
-        match self.target(&set, &revisions).await? {
-            Some(target) => self.approach(&set, &pods, &revisions, &target).await,
-            None => Ok(After::Done),
-        }
+        let target = self.target(&set, &revisions).await?;
+        self.approach(&set, &pods, &revisions, &target).await
     }
 }
 
@@ -126,12 +124,14 @@ impl StatefulSets {
         self.claims.lister().namespaced(set.namespace()).get(name).ok().flatten()
     }
 
-    /// Finds the revisions of a set, and makes what is missing. A set that is going gets none any more.
-    async fn target(&self, set: &Object, revisions: &[Arc<Object>]) -> Result<Option<Target>, Error> {
+    /// Finds the revisions of a set, and makes what is missing.
+    ///
+    /// Kubernetes: even for a set that is going, whose revisions the garbage collector takes away. What its pods are
+    /// doing is counted by them.
+    async fn target(&self, set: &Object, revisions: &[Arc<Object>]) -> Result<Target, Error> {
         let mut n_collisions = set.at("status.collisionCount").int();
         let name = match revisions::choose(set, revisions) {
             Choice::Keep(latest) => latest.name().to_string(),
-            _ if set.is_going() => return Ok(None),
             Choice::Renumber(old, number) => self.history.renumber(&old, number).await?.name().into(),
             Choice::Create(number) => {
                 let (made, count) = self.history.create(set, &STATEFUL_SETS, number, n_collisions).await?;
@@ -144,7 +144,7 @@ impl StatefulSets {
         let restored =
             |known: &Arc<Object>| Revision { name: known.name().into(), template: revision::template(known) };
         let current = known.map_or_else(|| update.clone(), restored);
-        Ok(Some(Target { current, update, n_collisions }))
+        Ok(Target { current, update, n_collisions })
     }
 
     /// Does what is to be done now, and says how far it came, even if something failed.

@@ -294,6 +294,23 @@ async fn a_revision_that_somebody_deletes_is_missed_when_the_set_is_looked_at() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_set_that_goes_still_counts_its_pods() {
+    let cluster = begin("{replicas: 1}").await;
+    ready(&cluster, 0).await;
+    assert_eq!(status(&cluster).await, "1 1 1 1 1");
+    let keep = |object: &mut Object| object.entry("metadata").set("finalizers", vec![Value::from("a.b/c")]);
+    cluster.change(&STATEFUL_SETS, "default/web", keep).await;
+    cluster.change(&PODS, "default/web-0", keep).await;
+    let name = cluster.list(&CONTROLLER_REVISIONS, "default").await[0].name().to_string();
+    // As the garbage collector deletes them.
+    cluster.delete(&STATEFUL_SETS, "default/web").await;
+    cluster.delete(&CONTROLLER_REVISIONS, &format!("default/{name}")).await;
+    cluster.delete(&PODS, "default/web-0").await;
+    cluster.settle().await;
+    assert_eq!(status(&cluster).await, "1 1 1 0 0");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_taken_name_makes_a_revision_look_for_another() {
     let first = begin("{replicas: 0}").await;
     let name = first.list(&CONTROLLER_REVISIONS, "default").await[0].name().to_string();
