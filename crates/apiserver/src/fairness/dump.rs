@@ -138,7 +138,7 @@ fn in_order(queues: &Queues) -> Vec<(Option<usize>, &Entry)> {
 
 fn request(place: Option<usize>, entry: &Entry, began: i64) -> Vec<String> {
     let index = |index: Option<usize>| index.map_or("-1".into(), |index| index.to_string());
-    let moment = |nanos: Nanos| moment(began, nanos).to_micro_string();
+    let moment = |nanos: Nanos| shown(moment(began, nanos));
     let latency = i64::try_from(entry.work.latency.as_nanos()).unwrap_or(i64::MAX);
     vec![
         index(entry.queue),
@@ -183,6 +183,15 @@ fn moment(began: i64, nanos: Nanos) -> Moment {
     Moment { seconds, nanos: (nanos % 1_000_000_000) as u32 }
 }
 
+/// A moment to the nanosecond, without zeros at its end.
+fn shown(moment: Moment) -> String {
+    let (whole, fraction) = (moment.to_string(), format!("{:09}", moment.nanos));
+    match fraction.trim_end_matches('0') {
+        "" => whole,
+        fraction => format!("{}.{fraction}Z", whole.trim_end_matches('Z')),
+    }
+}
+
 fn heading(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| name.to_string()).collect()
 }
@@ -208,6 +217,12 @@ fn table(rows: &[Vec<String>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn moments_are_told_to_the_nanosecond() {
+        assert_eq!(shown(moment(0, 1_051_741_700)), "1970-01-01T00:00:01.0517417Z");
+        assert_eq!(shown(moment(5, 0)), "1970-01-01T00:00:05Z");
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {

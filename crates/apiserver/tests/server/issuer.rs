@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use mizzen_apiserver::authenticate::{Authentication, AuthenticationConfiguration, Issuers};
 use mizzen_apiserver::jose::{Algorithm, PublicKey};
+use mizzen_apiserver::metrics::hash;
 use mizzen_apiserver::{Options, ServiceAccounts};
 use mizzen_object::{Value, json, value};
 use mizzen_registry::Store;
@@ -353,6 +354,24 @@ async fn an_issuer_may_be_down_for_a_while() {
     provider.trouble(Some(|| Reaction::Close));
     gate.check(&token, Ok("acme:jane")).await;
     assert!(!gate.review(&Key::new("new").sign(&provider.claims())).await["authenticated"].bool());
+    let metrics = gate.rig.get("/metrics").await.expect(200).body.str().to_owned();
+    let (name, issuer) = ("apiserver_authentication_jwt_authenticator", hash(url.as_bytes()));
+    let set = format!(r#"{{"keys":[{}]}}"#, json::to_string(&key.jwk()));
+    let set = hash(set.as_bytes());
+    for line in [
+        format!("{name}_latency_seconds_count{{jwt_issuer_hash=\"{issuer}\",result=\"success\"}} 2"),
+        format!("{name}_latency_seconds_count{{jwt_issuer_hash=\"{issuer}\",result=\"failure\"}} 3"),
+        format!(
+            "{name}_jwks_fetch_last_key_set_info{{apiserver_id_hash=\"\",hash=\"{set}\",jwt_issuer_hash=\"{issuer}\"}} 1"
+        ),
+    ] {
+        assert!(metrics.lines().any(|known| known == line), "{line} is not in\n{metrics}");
+    }
+    for result in ["success", "failure"] {
+        let labels = format!("apiserver_id_hash=\"\",jwt_issuer_hash=\"{issuer}\",result=\"{result}\"");
+        let line = format!("{name}_jwks_fetch_last_timestamp_seconds{{{labels}}} {}", NOW / 100);
+        assert!(metrics.contains(&line), "{line} is not in\n{metrics}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

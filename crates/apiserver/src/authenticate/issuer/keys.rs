@@ -6,6 +6,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use bytes::Bytes;
 use mizzen_object::{Value, json};
 use mizzen_registry::Registry;
 use tokio::sync::Mutex;
@@ -124,14 +125,17 @@ impl Keys {
                 asking.keys_url.insert(url).clone()
             }
         };
-        let set = self.get(&url, limit).await?;
+        let body = self.fetch_text(&url, limit).await?;
+        let set = read(&url, &body)?;
+        self.counts.have(&body);
         Ok(set["keys"].list().iter().filter_map(PublicKey::from_jwk).collect())
     }
 
     /// Where the issuer says that its keys are. It must call itself as it is called.
     async fn discover(&self, limit: Limit) -> Result<String, String> {
         let Place { issuer, .. } = &self.place;
-        let description = self.get(&self.place.discovery(), limit).await?;
+        let url = self.place.discovery();
+        let description = read(&url, &self.fetch_text(&url, limit).await?)?;
         let (said, url) = (description["issuer"].str(), description["jwks_uri"].str());
         if said != issuer {
             let (wanted, said) = (json::quote(issuer), json::quote(said));
@@ -145,10 +149,13 @@ impl Keys {
         }
     }
 
-    async fn get(&self, url: &str, limit: Limit) -> Result<Value, String> {
-        let body = self.client.get(url, &self.place.trust, limit).await.map_err(|error| error.to_string())?;
-        json::parse(&body).map_err(|error| format!("oidc: {url} is no JSON: {error}"))
+    async fn fetch_text(&self, url: &str, limit: Limit) -> Result<Bytes, String> {
+        self.client.get(url, &self.place.trust, limit).await.map_err(|error| error.to_string())
     }
+}
+
+fn read(url: &str, body: &[u8]) -> Result<Value, String> {
+    json::parse(body).map_err(|error| format!("oidc: {url} is no JSON: {error}"))
 }
 
 /// Kubernetes: a token without the id of a key may be signed by any.
