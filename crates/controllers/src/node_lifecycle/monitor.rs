@@ -1,13 +1,12 @@
 //! Looks at all nodes again and again: who came, who left, who fell silent, and whose pods have to go.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
-use futures_util::stream;
+use futures_util::future::join_all;
 use k8s_openapi::jiff::Timestamp;
 use mizzen_object::Value;
+use mizzen_sdk::cache::Entry;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::NODES;
@@ -44,7 +43,8 @@ pub(super) struct Monitor {
 
 /// What is known of a node.
 struct Known {
-    node: Arc<Object>,
+    /// It is read while it is looked at: as a text, which the cache has anyway, it costs nothing.
+    node: Entry<Object>,
     health: Option<Health>,
     /// Not all of its pods could be told.
     again: bool,
@@ -73,19 +73,17 @@ impl Monitor {
     }
 
     async fn look(&mut self) {
-        let nodes = match self.nodes.lister().list() {
-            Ok(nodes) => nodes,
-            Err(error) => return tracing::warn!(%error, "cannot read nodes"),
-        };
+        let nodes = self.nodes.store().list();
         self.notice(&nodes).await;
-        let looks: Vec<_> = nodes.iter().map(|node| self.judge(node.clone())).collect();
-        let looks: Vec<_> = stream::iter(looks).buffer_unordered(AT_ONCE).collect().await;
         let mut ready: BTreeMap<String, Vec<bool>> = BTreeMap::new();
-        for (node, look) in looks.into_iter().flatten() {
-            if node.label(EXCLUDED).is_none() {
-                ready.entry(zone_of(&node)).or_default().push(look.ready.as_deref() == Some("True"));
+        for some in nodes.chunks(AT_ONCE) {
+            let looks = join_all(some.iter().map(|node| self.judge(node))).await;
+            for (node, look) in looks.into_iter().flatten() {
+                if node.label(EXCLUDED).is_none() {
+                    ready.entry(zone_of(&node)).or_default().push(look.ready.as_deref() == Some("True"));
+                }
+                self.follow(&node, look).await;
             }
-            self.follow(&node, look).await;
         }
         match self.zones.learn(&ready, self.context.now()) {
             Turn::None => (),
@@ -95,23 +93,24 @@ impl Monitor {
     }
 
     /// Learns who came and who left.
-    async fn notice(&mut self, nodes: &[Arc<Object>]) {
-        for node in nodes {
-            if let Some(known) = self.known.get_mut(node.name()) {
-                known.node = node.clone();
+    async fn notice(&mut self, nodes: &[Entry<Object>]) {
+        for entry in nodes {
+            if let Some(known) = self.known.get_mut(entry.key().name()) {
+                known.node = entry.clone();
                 continue;
             }
-            self.tell(node, "RegisteredNode", format!("Registered Node {0} in Controller", node.name()));
-            self.known.insert(node.name().into(), Known { node: node.clone(), health: None, again: false });
+            let Some(node) = read(entry) else { continue };
+            self.tell(&node, "RegisteredNode", format!("Registered Node {0} in Controller", node.name()));
+            self.known.insert(node.name().into(), Known { node: entry.clone(), health: None, again: false });
             // Whoever set these before us may have been wrong; we look for ourselves.
-            self.release(node).await;
+            self.release(&node).await;
         }
         let is_gone = |name: &str| self.nodes.store().get(&Key::cluster(name)).is_none();
         let gone: Vec<Known> =
             self.known.extract_if(|name, _| is_gone(name)).map(|(_, known)| known).collect();
-        for node in gone.iter().map(|known| &known.node) {
-            self.tell(node, "RemovingNode", format!("Removing Node {} from Controller", node.name()));
-            self.zones.waiting(&zone_of(node), self.context.now()).remove(node.name());
+        for node in gone.iter().filter_map(|known| read(&known.node)) {
+            self.tell(&node, "RemovingNode", format!("Removing Node {} from Controller", node.name()));
+            self.zones.waiting(&zone_of(&node), self.context.now()).remove(node.name());
         }
     }
 
@@ -121,13 +120,13 @@ impl Monitor {
     }
 
     /// Looks at a node, and writes what it finds: the node as it is then. None if that failed.
-    async fn judge(&self, node: Arc<Object>) -> Option<(Object, Look)> {
+    async fn judge(&self, entry: &Entry<Object>) -> Option<(Object, Look)> {
+        let mut node = read(entry)?;
         let known = self.known.get(node.name()).and_then(|known| known.health.as_ref());
-        let lease = self.leases.lister().by_key(&Key::new(LEASES, node.name())).ok().flatten();
-        let renewed = lease.as_ref().map_or("", |lease| lease["spec"]["renewTime"].str());
-        let mut node = Object::clone(&node);
+        let lease = self.leases.store().get(&Key::new(LEASES, node.name()));
+        let renewed = lease.and_then(|lease| lease.text_at(&["spec", "renewTime"])).unwrap_or_default();
         for _ in 0..TRIES {
-            let look = look(known, &node, renewed, self.context.now());
+            let look = look(known, &node, &renewed, self.context.now());
             let Some(conditions) = &look.conditions else { return Some((node, look)) };
             let mut after = node.clone();
             after.entry("status").set("conditions", Value::List(conditions.clone()));
@@ -197,9 +196,9 @@ impl Monitor {
         }
     }
 
-    async fn take_back(&mut self, nodes: &[Arc<Object>]) {
-        for node in nodes {
-            self.release(node).await;
+    async fn take_back(&mut self, nodes: &[Entry<Object>]) {
+        for node in nodes.iter().filter_map(read) {
+            self.release(&node).await;
         }
     }
 
@@ -225,6 +224,11 @@ impl Monitor {
             }
         }
     }
+}
+
+/// A node to be looked at. All of them are, every few seconds, and none is kept.
+fn read(entry: &Entry<Object>) -> Option<Object> {
+    entry.read().inspect_err(|error| tracing::warn!(%error, "cannot read a node")).ok()
 }
 
 async fn mark_all(context: &Context, all: &Informer<Object>, node: &str) -> Result<(), Error> {
