@@ -19,9 +19,10 @@ pub struct Up {
     /// How many nodes to run
     #[arg(long, value_name = "N", default_value_t = 1)]
     nodes: u32,
-    /// The addresses of pods, of which every node gets a block; one range per family, or none
-    #[arg(long, value_name = "RANGE,…", value_delimiter = ',', default_value = "10.244.0.0/16", value_parser = pod_range)]
-    cluster_cidr: Vec<String>,
+    /// The addresses of pods, of which every node gets a block; one range per family, or none [default: 10.244.0.0/16,
+    /// and more for more than 256 nodes]
+    #[arg(long, value_name = "RANGE,…", value_delimiter = ',', value_parser = pod_range)]
+    cluster_cidr: Option<Vec<String>>,
     /// How much each node has; what is not named is as usual: cpu=8, memory=32Gi, pods=110
     #[arg(long, value_name = "NAME=AMOUNT,…", default_value = "", value_parser = mizzen_node::parse_capacity)]
     node_capacity: Value,
@@ -38,13 +39,35 @@ pub(super) fn pod_range(text: &str) -> Result<String, RangeError> {
     Ok(text.into())
 }
 
+/// What most clusters have, and as much around it as gives every node its block.
+fn usual_range(n_nodes: u32) -> String {
+    let doublings = n_nodes.div_ceil(256).next_power_of_two().ilog2();
+    format!("10.244.0.0/{}", 16 - doublings.min(7))
+}
+
 impl Up {
     /// Serves until told to stop.
     pub fn run(self) -> Result<(), ComposeError> {
         // Until a container runtime can be found, there is one way only.
         let (Runtime::Auto | Runtime::Simulated) = self.node_runtime;
         let nodes = Nodes { n: self.nodes as usize, capacity: self.node_capacity };
-        let pod_ranges = self.cluster_cidr.into_iter().filter(|range| !range.is_empty()).collect();
+        let ranges = self.cluster_cidr.unwrap_or_else(|| vec![usual_range(self.nodes)]);
+        let pod_ranges = ranges.into_iter().filter(|range| !range.is_empty()).collect();
         compose::serve(&self.server, Parts::Whole(Whole { nodes, pod_ranges }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_node_gets_a_block() {
+        let cases = [(0, 16), (1, 16), (256, 16), (257, 15), (1000, 14), (5000, 11), (1_000_000, 9)];
+        for (n_nodes, prefix) in cases {
+            let range = usual_range(n_nodes);
+            assert_eq!(range, format!("10.244.0.0/{prefix}"));
+            assert!(pod_range(&range).is_ok());
+        }
     }
 }
