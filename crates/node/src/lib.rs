@@ -111,10 +111,7 @@ pub async fn run(mut options: Options) {
     });
     let (tell, heard_nodes) = unbounded_channel();
     followed.add_handler(move |event: Event<Object>| {
-        if let Ok(node) = event.object().object() {
-            let is_gone = matches!(event, Event::Deleted { .. });
-            let _ = tell.send(if is_gone { nodes::Heard::Gone(node) } else { nodes::Heard::Is(node) });
-        }
+        let _ = tell.send(event.key().clone());
     });
     let told = async {
         match serving {
@@ -125,7 +122,7 @@ pub async fn run(mut options: Options) {
     let agent = Agent::new(settings.clone(), pods.clone(), followed.clone());
     tokio::select! {
         () = agent.run(heard_pods) => {}
-        () = nodes::keep(settings.clone(), heard_nodes) => {}
+        () = nodes::keep(settings.clone(), followed.store().clone(), heard_nodes) => {}
         () = told => {}
         () = follow(shared.as_ref(), &pods, &followed) => {}
     }

@@ -1,7 +1,7 @@
 //! Keeping nodes alive: they are registered, and then each renews its lease every ten seconds.
 //!
-//! Leases are renewed one after the other through the ten seconds, so that a thousand nodes do not all write at once.
-//! The status is written when it is not what it should be, and every five minutes.
+//! Leases are renewed a few at a time through the ten seconds, so that a thousand nodes do not all write at once, and
+//! nobody is woken for each of them. The status is written when it is not what it should be, and every five minutes.
 //!
 //! Kubernetes: who deletes a node means it. It is not registered again until the agent is restarted.
 
@@ -14,6 +14,7 @@ use futures_util::stream::{self, FuturesUnordered};
 use kube::Error;
 use mizzen_object::{Str, Value, value};
 use mizzen_sdk::api::Patch;
+use mizzen_sdk::cache::{Entry, Store};
 use mizzen_sdk::resource::{LEASES, NODES};
 use mizzen_sdk::write::is_already_exists;
 use mizzen_sdk::{Key, Object};
@@ -30,6 +31,8 @@ const LEASE: Duration = Duration::from_secs(40);
 const RENEW: Duration = Duration::from_secs(10);
 /// Kubernetes: how often the status of a node is written if nothing changes.
 const REPORT: Duration = Duration::from_secs(300);
+/// In how many steps all nodes take their turn at a chore.
+const STEPS: usize = 40;
 /// Where leases of nodes are.
 const NAMESPACE: &str = "kube-node-lease";
 /// How many nodes are registered at a time.
@@ -48,14 +51,6 @@ struct Beat {
     is_gone: bool,
 }
 
-/// What the API said of a node.
-pub enum Heard {
-    /// It is like this.
-    Is(Arc<Object>),
-    /// The one with this uid is gone.
-    Gone(Arc<Object>),
-}
-
 /// What is to be done for a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Chore {
@@ -63,25 +58,26 @@ enum Chore {
     Report(usize),
 }
 
-/// Registers nodes and keeps them alive until the future is dropped. `heard` has nodes of which the API said something.
-pub async fn keep(settings: Arc<Settings>, mut heard: UnboundedReceiver<Heard>) {
+/// Registers nodes and keeps them alive until the future is dropped. `heard` has the keys of nodes of which the API said
+/// something; what it said is in `nodes`.
+pub async fn keep(settings: Arc<Settings>, nodes: Store<Object>, mut heard: UnboundedReceiver<Key>) {
     let mut beats = register(&settings).await;
     let places: HashMap<Str, usize> =
         beats.iter().enumerate().map(|(at, beat)| (beat.name.clone(), at)).collect();
     let mut timers = Timers::default();
     let began = settings.now();
     for at in 0..beats.len() {
-        let share = |whole: Duration| whole * at as u32 / beats.len().max(1) as u32;
-        timers.add(began + share(RENEW), Chore::Renew(at));
-        timers.add(began + REPORT + share(REPORT), Chore::Report(at));
+        let turn = (at * STEPS / beats.len()) as u32;
+        timers.add(began + RENEW * turn / STEPS as u32, Chore::Renew(at));
+        timers.add(began + REPORT + REPORT * turn / STEPS as u32, Chore::Report(at));
     }
     loop {
         let pause = timers.next().map_or(RENEW, |at| at.saturating_sub(settings.now()));
         tokio::select! {
             heard = heard.recv() => {
-                let Some(heard) = heard else { return };
-                if let Some(at) = places.get(heard.node().name()) {
-                    hear(&settings, &mut beats[*at], &heard).await;
+                let Some(key) = heard else { return };
+                if let Some(at) = places.get(key.name()) {
+                    hear(&settings, &mut beats[*at], nodes.get(&key)).await;
                 }
             }
             () = sleep(pause) => {
@@ -151,28 +147,20 @@ async fn register(settings: &Arc<Settings>) -> Vec<Beat> {
     stream::iter(tasks).buffered(AT_A_TIME).collect().await
 }
 
-/// Writes the status of a node that others made say something else, and forgets one that is gone.
-async fn hear(settings: &Settings, beat: &mut Beat, heard: &Heard) {
-    match heard {
-        Heard::Gone(node) if beat.uid == node.uid() => beat.is_gone = true,
-        Heard::Is(node) if beat.uid == node.uid() && needs_status(settings, &beat.name, node) => {
-            log(settings.report(&beat.name, &node["status"]).await);
-        }
-        _ => {}
+/// Writes the status of a node that others made say something else, and lets one rest that is gone.
+async fn hear(settings: &Settings, beat: &mut Beat, node: Option<Entry<Object>>) {
+    let node = node.filter(|node| beat.uid == node.uid());
+    beat.is_gone = node.is_none();
+    if let Some(Ok(node)) = node.map(|node| node.object())
+        && needs_status(settings, &beat.name, &node)
+    {
+        log(settings.report(&beat.name, &node["status"]).await);
     }
 }
 
 fn log(outcome: Result<(), Error>) {
     if let Err(error) = outcome {
         tracing::warn!(%error, "a node could not say that it lives");
-    }
-}
-
-impl Heard {
-    fn node(&self) -> &Object {
-        match self {
-            Heard::Is(node) | Heard::Gone(node) => node,
-        }
     }
 }
 

@@ -5,5 +5,5 @@ mod keep;
 mod object;
 
 pub use capacity::{parse_capacity, usual_capacity};
-pub use keep::{Heard, keep};
+pub use keep::keep;
 pub use object::object;
