@@ -25,6 +25,7 @@ mod sequencer;
 mod store;
 mod worker;
 
+mod ages;
 mod ledger;
 mod retained;
 mod space;

@@ -165,6 +165,11 @@ impl Space {
         mem::replace(&mut live.state, state)
     }
 
+    /// Forgets events up to `old`, but for as many as are always kept.
+    pub(crate) fn forget(&self, old: Revision) {
+        lock::write(&self.0.live).window.forget(old);
+    }
+
     /// What may wait until writers have their answer.
     pub(crate) fn settle(&self) {
         let state = self.state();

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
+use crate::ages::Ages;
 use crate::ledger::Ledger;
 use crate::state::State;
 use crate::{Bounds, Live, Revision, Space, lock};
@@ -12,6 +13,7 @@ use crate::{Bounds, Live, Revision, Space, lock};
 pub(crate) struct Spaces {
     ledger: Arc<Ledger>,
     bounds: Bounds,
+    ages: Mutex<Ages>,
     by_name: RwLock<BTreeMap<Arc<str>, Space>>,
     /// Set when the journal has failed and no write is taken any more.
     broken: AtomicBool,
@@ -22,6 +24,7 @@ impl Spaces {
         Spaces {
             ledger: Arc::new(Ledger::new(revision, opened)),
             bounds,
+            ages: Mutex::default(),
             by_name: RwLock::default(),
             broken: AtomicBool::new(false),
         }
@@ -59,6 +62,15 @@ impl Spaces {
         let mut by_name = lock::write(&self.by_name);
         let space = || Space::new(name.clone(), self.ledger.clone(), state, self.bounds);
         by_name.entry(name.clone()).or_insert_with(space).clone()
+    }
+
+    /// Lets every space forget what is too old at the Unix second `now`. It is as old as the calls of this say.
+    pub(crate) fn age(&self, now: u64) {
+        let revision = self.ledger.revision();
+        let old = lock::hold(&self.ages).note(now, revision, self.bounds.seconds);
+        if let Some(old) = old {
+            self.all().iter().for_each(|space| space.forget(old));
+        }
     }
 
     pub(crate) fn fork(&self) -> Spaces {

@@ -132,8 +132,10 @@ impl Store {
     }
 
     /// Deletes every record that expires at or before `now`, each as a transaction of its own, and returns how many
-    /// there were. Watchers are told the record's last value, stamped with the delete's revision.
+    /// there were. Watchers are told the record's last value, stamped with the delete's revision. Events that are too
+    /// old by then are forgotten: whoever knows the time calls this every few seconds.
     pub async fn expire(&self, now: u64) -> Result<usize, WriteError> {
+        self.0.spaces.age(now);
         let mut n_expired = 0;
         loop {
             let round = self.request(Request::Expire(now)).await?.len();

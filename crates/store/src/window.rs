@@ -4,7 +4,7 @@
 //! that starts before it gets `Expired` and lists again. The same events, undone, give back an older state.
 //!
 //! Invariant: the ring holds every event of its space with a revision above `floor`, in order, and none is told
-//! twice. A space in which nothing happens forgets nothing.
+//! twice. What is kept at least of a space in which little happens is never forgotten.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -37,18 +37,23 @@ pub enum EventKind {
 /// How much of the past a space remembers.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// At least this many events are kept, unless they hold more than four times `bytes`.
+    /// At least this many events are kept however old they are, unless they hold more than four times `bytes`.
     pub min_events: usize,
     /// No more than this many events are kept.
     pub max_events: usize,
     /// Above this many bytes of superseded values only `min_events` are kept.
     pub bytes: u64,
+    /// Of older events only `min_events` are kept.
+    pub seconds: u64,
 }
 
 impl Default for Bounds {
-    /// 1,024 to 65,536 events, and 16 MiB of values that nobody but the past needs.
+    /// 1,024 to 65,536 events, 16 MiB of values that nobody but the past needs, and as many seconds as upstream's cache.
+    /// A watcher of whom nothing is wanted for longer hears once a minute how far he is.
+    ///
+    /// Kubernetes: DefaultEventFreshDuration (apiserver/pkg/storage/cacher/cacher.go).
     fn default() -> Bounds {
-        Bounds { min_events: 1024, max_events: 65_536, bytes: 16 << 20 }
+        Bounds { min_events: 1024, max_events: 65_536, bytes: 16 << 20, seconds: 75 }
     }
 }
 
@@ -80,11 +85,24 @@ impl Window {
     }
 
     pub(crate) fn push(&mut self, event: Event) {
-        let events = Arc::make_mut(&mut self.events);
         self.bytes += event.superseded();
-        events.push_back(event);
-        while self.bounds.exceeded(events.len(), self.bytes) {
-            let Some(oldest) = events.pop_front() else { break };
+        Arc::make_mut(&mut self.events).push_back(event);
+        while self.bounds.exceeded(self.events.len(), self.bytes) {
+            self.drop_oldest();
+        }
+    }
+
+    /// Forgets events up to `old`, but for the least that is kept.
+    pub(crate) fn forget(&mut self, old: Revision) {
+        let n_old = self.position(old).min(self.events.len().saturating_sub(self.bounds.min_events));
+        (0..n_old).for_each(|_| self.drop_oldest());
+        if n_old > self.events.len() {
+            Arc::make_mut(&mut self.events).shrink_to_fit();
+        }
+    }
+
+    fn drop_oldest(&mut self) {
+        if let Some(oldest) = Arc::make_mut(&mut self.events).pop_front() {
             self.bytes -= oldest.superseded();
             self.floor = oldest.revision;
         }

@@ -44,6 +44,7 @@ conforms!(
     a_watch_waits_for_the_next_event,
     a_watch_from_the_future_starts_there,
     a_slow_watcher_expires_and_a_quiet_space_does_not,
+    what_is_old_is_forgotten_but_for_a_few,
     a_small_past_with_large_values_is_cut_at_the_byte_budget,
     progress_moves_with_other_spaces_but_not_past_unseen_events,
     what_expires_is_deleted_and_told,
@@ -57,7 +58,7 @@ conforms!(
 
 /// A past that is short enough to fall out of.
 fn options() -> Options {
-    let window = Bounds { min_events: 4, max_events: 8, bytes: 1 << 20 };
+    let window = Bounds { min_events: 4, max_events: 8, bytes: 1 << 20, seconds: 75 };
     Options { window, ..Options::default() }
 }
 
@@ -324,6 +325,21 @@ async fn a_slow_watcher_expires_and_a_quiet_space_does_not(rig: Rig) {
     let mut later = rig.space().watch(at(2)).unwrap();
     assert_eq!(later.next().await.unwrap().len(), 8);
     assert!(quiet.watch(at(1)).unwrap().ready().unwrap().is_empty());
+}
+
+async fn what_is_old_is_forgotten_but_for_a_few(rig: Rig) {
+    for value in ["2", "3", "4", "5", "6", "7"] {
+        rig.put("a", value).await;
+    }
+    let oldest = |rig: &Rig| rig.space().watch(at(1)).err().map(|expired| expired.oldest);
+    rig.store.expire(100).await.unwrap();
+    rig.put("a", "8").await;
+    rig.store.expire(174).await.unwrap();
+    assert_eq!(oldest(&rig), None);
+    rig.store.expire(175).await.unwrap();
+    assert_eq!((oldest(&rig), rig.store.stats()[0].events), (Some(at(4)), 4));
+    rig.store.expire(1000).await.unwrap();
+    assert_eq!(oldest(&rig), Some(at(4)), "a few are kept however old they are");
 }
 
 async fn a_small_past_with_large_values_is_cut_at_the_byte_budget(rig: Rig) {
