@@ -25,8 +25,8 @@ pub struct Forms {
     /// Its protobuf message, without envelope.
     pub proto: OnceLock<Bytes>,
     /// Its row in a table: what stands before its age, when it was made, and what stands after. None if
-    /// something else in the row depends on the time.
-    pub row: OnceLock<Option<(Bytes, i64, Bytes)>>,
+    /// something else in the row depends on the time. Boxed, for most objects are never shown in a table.
+    pub row: OnceLock<Option<Box<(Bytes, i64, Bytes)>>>,
 }
 
 impl Header {

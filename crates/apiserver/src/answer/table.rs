@@ -96,7 +96,9 @@ impl Table<'_> {
     fn row(&self, object: &Object, out: &mut Vec<u8>) {
         let usual = self.version == "v1" && matches!(self.include, "" | "Metadata");
         let forms = object.forms(self.resource).filter(|_| usual);
-        match forms.and_then(|forms| forms.row.get_or_init(|| self.ageless_row(object)).as_ref()) {
+        match forms
+            .and_then(|forms| forms.row.get_or_init(|| self.ageless_row(object).map(Box::new)).as_deref())
+        {
             Some((before, made, after)) => {
                 out.extend_from_slice(before);
                 json::write_string(&time::age(self.now - made), out);
