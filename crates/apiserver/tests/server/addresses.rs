@@ -62,3 +62,24 @@ async fn what_was_left_behind_is_put_in_order() {
     rig.server.repair().await;
     assert_eq!(rig.get(ADDRESSES).await.names(), ["10.0.0.9"]);
 }
+
+#[tokio::test]
+async fn a_range_that_somebody_adds_gives_addresses_while_it_stays() {
+    const RANGES: &str = "/apis/networking.k8s.io/v1/servicecidrs";
+    let rig = Rig::new().await;
+    let service = |name: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"{name}"}},"spec":{{"clusterIP":"10.98.0.{}","ports":[{{"port":80}}]}}}}"#,
+            name.len()
+        )
+    };
+    rig.post(SERVICES, &service("a")).await.expect(422);
+    let range =
+        r#"{"metadata":{"name":"more","finalizers":["example.com/hold"]},"spec":{"cidrs":["10.98.0.0/28"]}}"#;
+    rig.post(RANGES, range).await.expect(201);
+    rig.post(SERVICES, &service("a")).await.expect(201);
+    rig.delete(&format!("{RANGES}/more"), "").await.expect(200);
+    let refused = rig.post(SERVICES, &service("bb")).await.expect(422);
+    let expected = "the provided network does not match the current range";
+    assert!(refused.message().ends_with(expected), "{}", refused.message());
+}

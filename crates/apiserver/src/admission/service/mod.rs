@@ -8,6 +8,7 @@
 //! claims and store under one lock; so no two writes can choose the same.
 
 mod address;
+mod range;
 
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
@@ -21,11 +22,9 @@ use mizzen_registry::{Key, Registry, Resource};
 pub(super) use address::Addresses;
 pub(crate) use address::follow_all;
 
+use crate::catalog::Catalog;
 use crate::verbs::Call;
 
-/// The first address of the service range, and how many there are: 10.0.0.0/24.
-const NETWORK: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 0);
-const ADDRESSES: u32 = 256;
 /// The range of node ports.
 const PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
 
@@ -90,8 +89,8 @@ pub(super) fn allocate(
 ) -> Result<(), Status> {
     claim.reset();
     let addresses = address::resource(call.server).ok_or_else(Status::no_such_resource)?;
-    let mut pool =
-        Ranges { registry: &call.server.registry, services: call.resource, addresses: &addresses, claim };
+    let (registry, catalog) = (&call.server.registry, &call.server.catalog);
+    let mut pool = Ranges { registry, catalog, services: call.resource, addresses: &addresses, claim };
     allocate::allocate(service, old, &mut pool).map_err(|error| match error {
         AllocateError::Invalid(violations) => {
             Status::invalid(&call.resource.kind().gvk, service["metadata"]["name"].str(), &violations)
@@ -104,6 +103,7 @@ pub(super) fn allocate(
 /// The cluster's ranges.
 struct Ranges<'a> {
     registry: &'a Registry,
+    catalog: &'a Catalog,
     services: &'a Resource,
     addresses: &'a Resource,
     claim: &'a mut Claim,
@@ -135,19 +135,12 @@ impl Pool for Ranges<'_> {
     }
 
     fn take_address(&mut self, _family: &str, wanted: Option<&str>) -> Result<String, Exhausted> {
+        let ranges = range::ready(self.registry, self.catalog);
         if let Some(wanted) = wanted {
-            let offset =
-                wanted.parse().map(|address: Ipv4Addr| u32::from(address).wrapping_sub(u32::from(NETWORK)));
-            let Some(offset) = offset.ok().filter(|offset| *offset < ADDRESSES) else {
+            let gives = |address: Ipv4Addr| ranges.iter().any(|range| range.gives(address));
+            if !wanted.parse().is_ok_and(gives) {
                 let message = "the provided network does not match the current range";
                 return Err(Exhausted::Refused(message.into()));
-            };
-            // The first is the network's own, the last is everybody's.
-            if offset == 0 || offset == ADDRESSES - 1 {
-                let message = format!(
-                    "the provided IP ({wanted}) is not in the valid range. The range of valid IPs is {NETWORK}/24"
-                );
-                return Err(Exhausted::Refused(message));
             }
             return match self.claim_address(wanted) {
                 true => Ok(wanted.into()),
@@ -155,8 +148,8 @@ impl Pool for Ranges<'_> {
             };
         }
         let start = random(self.registry.random());
-        let offsets = (0..ADDRESSES - 2).map(|step| 1 + (start + step) % (ADDRESSES - 2));
-        let mut addresses = offsets.map(|offset| Ipv4Addr::from(u32::from(NETWORK) + offset).to_string());
+        let mut addresses =
+            ranges.iter().flat_map(|range| range.from(start)).map(|address| address.to_string());
         let free = addresses.find(|address| self.claim_address(address));
         free.ok_or_else(|| Exhausted::Full("range is full".into()))
     }
