@@ -86,9 +86,17 @@ fn read(program: &Program, content: &str) -> Result<CelValue<'static>, String> {
     }
 }
 
+/// What an expression says of a device; what it says otherwise is an error in cel-go's words.
 fn truth(outcome: CelValue) -> Result<bool, String> {
-    let of_type = |kind: &str| format!("CEL result of type {kind} could not be converted to bool");
-    outcome.as_bool().ok_or_else(|| of_type(&outcome.type_name()))
+    let kind = outcome.type_name();
+    outcome.as_bool().ok_or_else(|| {
+        let why = match kind.as_str() {
+            "string" => "unsupported native conversion from string to 'bool'".to_string(),
+            "int" => "unsupported type conversion from 'int' to bool".to_string(),
+            _ => format!("type conversion error from '{kind}' to 'bool'"),
+        };
+        format!("CEL result of type {kind} could not be converted to bool: {why}")
+    })
 }
 
 fn text(text: &str) -> CelValue<'static> {
@@ -117,4 +125,32 @@ fn by_domain(
 
 fn map(entries: Vec<(CelValue<'static>, CelValue<'static>)>) -> Result<CelValue<'static>, String> {
     Map::new(entries).map(CelValue::Map).ok_or_else(|| "a key occurs twice".to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mizzen_object::value;
+
+    #[track_caller]
+    fn check(expression: &str, expected: Result<bool, &str>) {
+        let selector = value!({"cel": {"expression": expression}});
+        let selectors = Selectors::of([("class c: selector #0".to_string(), &selector)].into_iter()).unwrap();
+        let device =
+            value!({"attributes": {"text": {"string": "x"}, "number": {"int": 7i64}, "yes": {"bool": true}}});
+        let outcome = selectors.suit("d", &device);
+        assert_eq!(outcome.as_ref().map(|suits| *suits).map_err(String::as_str), expected);
+    }
+
+    #[test]
+    fn an_answer_that_is_neither_yes_nor_no_is_an_error() {
+        check("device.attributes['d'].yes", Ok(true));
+        check("device.attributes['other'].?yes.orValue(false)", Ok(false));
+        let text = "class c: selector #0: CEL runtime error: CEL result of type string could not be converted to bool: \
+                    unsupported native conversion from string to 'bool'";
+        check("device.attributes['d'].text", Err(text));
+        let number = "class c: selector #0: CEL runtime error: CEL result of type int could not be converted to bool: \
+                      unsupported type conversion from 'int' to bool";
+        check("device.attributes['d'].number", Err(number));
+    }
 }
