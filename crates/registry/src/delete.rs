@@ -89,12 +89,19 @@ impl Registry {
             if !gone && same(&draft, &record) {
                 return Ok(Deleted { object: current, gone });
             }
-            let expect = Expect::At(record.revision);
-            let write = match gone {
-                true => Write::delete(resource.space(), key.stored(), expect, draft),
-                false => Write::put(resource.space(), key.stored(), expect, draft),
+            let (space, expect) = (resource.space(), Expect::At(record.revision));
+            let write = match step {
+                Step::Remove => Write::delete(space, key.stored(), expect, draft),
+                _ => Write::put(space, key.stored(), expect, draft),
             };
-            match self.store.commit_one(write).await {
+            let mut outcome = self.store.commit_one(write).await;
+            // Kubernetes: who watches sees that it goes before it is gone.
+            if let (Step::MarkAndRemove, Ok(marked)) = (&step, &outcome) {
+                let draft = encode::draft(resource.stored(), &mut object, self.now());
+                let write = Write::delete(space, key.stored(), Expect::At(marked.revision), draft);
+                outcome = self.store.commit_one(write).await;
+            }
+            match outcome {
                 Ok(record) => {
                     let object = resource.show_one(record).await?;
                     return Ok(Deleted { object, gone });

@@ -155,7 +155,13 @@ impl Registry {
         }
         let expect = Expect::At(record.revision);
         let write = match gone {
-            true => Write::delete(resource.space(), key.stored(), expect, draft),
+            // Kubernetes: who watches is told of the object as it was stored last.
+            true => {
+                let mut last = old;
+                resource.to_stored(&mut last).await?;
+                let draft = encode::draft(resource.stored(), &mut last, self.now());
+                Write::delete(resource.space(), key.stored(), expect, draft)
+            }
             false => Write::put(resource.space(), key.stored(), expect, draft),
         };
         match self.store.commit_one(write).await {

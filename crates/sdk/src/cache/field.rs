@@ -47,8 +47,11 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Seek<'_, T> {
         let Some((name, path)) = self.path.split_first() else { return Ok(()) };
         while let Some(is_it) = map.next_key_seed(Is(name))? {
             if is_it {
-                map.next_value_seed(Seek { path, found: self.found })?;
-                return Err(A::Error::custom("found"));
+                map.next_value_seed(Seek { path, found: &mut *self.found })?;
+                if self.found.is_some() {
+                    return Err(A::Error::custom("found"));
+                }
+                continue;
             }
             map.next_value::<IgnoredAny>()?;
         }
@@ -76,5 +79,29 @@ impl<'de> Visitor<'de> for Is<'_> {
 
     fn visit_str<E: Error>(self, name: &str) -> Result<bool, E> {
         Ok(name == self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: Option<i32>) {
+        assert_eq!(read::<i32>(text.as_bytes(), &["a", "b"]).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_field_is_found_or_not_there() {
+        check(r#"{"x": [1], "a": {"c": 1, "b": 2}, "z": 3}"#, Some(2));
+        check(r#"{"a": {"c": 1}, "z": 3}"#, None);
+        check(r#"{"a": {}}"#, None);
+        check(r#"{"z": 3}"#, None);
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused() {
+        assert!(read::<i32>(b"[1]", &["a"]).is_err());
+        assert!(read::<i32>(br#"{"a": 1}"#, &["a", "b"]).is_err());
     }
 }
