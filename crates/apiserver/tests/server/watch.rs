@@ -57,6 +57,39 @@ async fn what_enters_or_leaves_a_selector_is_added_or_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_goes_at_once_is_seen_going_and_then_gone() {
+    const PODS: &str = "/api/v1/namespaces/default/pods";
+    let rig = Rig::new().await;
+    let pod = r#"{"metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
+    rig.post(PODS, pod).await.expect(201);
+    let mut events = rig.watch(&format!("{PODS}?watch=1&timeoutSeconds=1")).await;
+    rig.delete(&format!("{PODS}/a"), r#"{"gracePeriodSeconds":0}"#).await.expect(200);
+    assert_eq!(events.next_name().await, "ADDED a");
+    for expected in ["MODIFIED", "DELETED"] {
+        let event = events.next().await.expect("an event");
+        assert_eq!(event["type"].str(), expected);
+        assert!(!event.at("object.metadata.deletionTimestamp").is_null());
+    }
+    assert_eq!(events.next_name().await, "end");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_goes_with_its_last_finalizer_is_told_as_it_was_stored() {
+    let rig = Rig::new().await;
+    let path = format!("{CONFIG_MAPS}/a");
+    let held = r#"{"metadata":{"name":"a","finalizers":["example.com/hold"]}}"#;
+    rig.post(CONFIG_MAPS, held).await.expect(201);
+    rig.delete(&path, "").await.expect(200);
+    let mut events = rig.watch(&format!("{CONFIG_MAPS}?watch=1&timeoutSeconds=1")).await;
+    rig.patch(&path, r#"{"metadata":{"finalizers":null},"data":{"x":"y"}}"#).await.expect(200);
+    assert_eq!(events.next_name().await, "ADDED a");
+    let event = events.next().await.expect("an event");
+    assert_eq!(event["type"].str(), "DELETED");
+    assert_eq!(event.at("object.metadata.finalizers").list().len(), 1);
+    assert!(event.at("object.data").is_null());
+}
+
+#[tokio::test(start_paused = true)]
 async fn initial_events_end_with_a_bookmark() {
     let rig = Rig::new().await;
     rig.make("a", "").await;
