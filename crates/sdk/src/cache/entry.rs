@@ -54,6 +54,7 @@ struct Inner<K> {
 }
 
 /// The objects that were looked at last. Whoever hears of a change does so at about the same time, and shall not read it anew.
+/// Once all is quiet they are forgotten.
 pub(super) struct Recent<K>(Mutex<VecDeque<Arc<K>>>);
 
 /// How many objects are kept readable.
@@ -72,6 +73,11 @@ impl<K> Recent<K> {
             kept.pop_front();
         }
         kept.push_back(object.clone());
+    }
+
+    /// Keeps none of them any longer.
+    pub(super) fn forget(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = VecDeque::new();
     }
 }
 

@@ -90,6 +90,11 @@ impl<K> Store<K> {
         self.advance(version);
     }
 
+    /// Keeps objects that were looked at lately as text alone.
+    pub(crate) fn rest(&self) {
+        self.0.recent.forget();
+    }
+
     /// Says that everything up to `version` is in the store.
     pub fn advance(&self, version: Version) {
         self.0.version.send_if_modified(|known| {
@@ -183,5 +188,24 @@ impl<K> Snapshot<K> {
     /// Every value of an index. None if there is no such index.
     pub fn index_values(&self, index: &str) -> Option<impl Iterator<Item = &str>> {
         Some(self.indexes.get(index)?.values())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Object;
+
+    #[test]
+    fn what_was_looked_at_lately_is_not_read_anew_until_all_is_quiet() {
+        let store: Store<Object> = Store::new();
+        let text = br#"{"metadata":{"name":"a"}}"#;
+        store.insert(Entry::new(text.as_slice()).unwrap());
+        let entry = store.get(&Key::new("", "a")).unwrap();
+        let first = Arc::downgrade(&entry.object().unwrap());
+        assert!(first.ptr_eq(&Arc::downgrade(&entry.object().unwrap())));
+        store.rest();
+        assert!(first.upgrade().is_none());
+        assert_eq!(entry.object().unwrap().name(), "a");
     }
 }

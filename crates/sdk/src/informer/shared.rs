@@ -211,6 +211,10 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
         let mut handlers = lock(&self.0.handlers);
         handlers.retain(|mailbox| mailbox.strong_count() > 0);
         let listening: Vec<Arc<Mailbox<K>>> = handlers.iter().filter_map(Weak::upgrade).collect();
+        if batch.deltas.is_empty() {
+            // A bookmark: nothing has happened for a while.
+            self.0.store.rest();
+        }
         for delta in batch.deltas.into_iter().flatten() {
             for event in self.change(delta) {
                 n_events += listening.len() as u64;
