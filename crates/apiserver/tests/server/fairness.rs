@@ -6,6 +6,7 @@ use std::time::Duration;
 use http_body_util::BodyExt as _;
 use mizzen_apiserver::access::{Attributes, Authorizer, Decision, Reason, Target};
 use mizzen_apiserver::{Concurrency, Options, User};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::rig::{CONFIG_MAPS, Rig};
@@ -146,8 +147,8 @@ async fn an_answer_says_of_which_schema_and_level_it_is() {
     assert!(!answer.headers().contains_key("x-kubernetes-pf-flowschema-uid"), "what lasts has no turn");
 }
 
-#[tokio::test(start_paused = true)]
-async fn who_waits_too_long_is_turned_away() {
+/// A server whose one seat is taken for forty seconds, and what becomes of the one who has it.
+async fn occupied() -> (Rig, JoinHandle<u16>) {
     let rig = rig(1, true, Duration::from_secs(40)).await;
     share(&rig).await;
     rig.make("x", "").await;
@@ -156,6 +157,12 @@ async fn who_waits_too_long_is_turned_away() {
         async move { get_as(&rig, "ann").await }
     });
     tokio::task::yield_now().await;
+    (rig, busy)
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_too_long_is_turned_away() {
+    let (rig, busy) = occupied().await;
     let began = Instant::now();
     assert_eq!(get_as(&rig, "bob").await, 429);
     assert_eq!(began.elapsed().as_secs(), 15, "a quarter of the time that a request may take");
@@ -164,14 +171,7 @@ async fn who_waits_too_long_is_turned_away() {
 
 #[tokio::test(start_paused = true)]
 async fn who_has_less_time_waits_less_long() {
-    let rig = rig(1, true, Duration::from_secs(40)).await;
-    share(&rig).await;
-    rig.make("x", "").await;
-    let busy = tokio::spawn({
-        let rig = rig.clone();
-        async move { get_as(&rig, "ann").await }
-    });
-    tokio::task::yield_now().await;
+    let (rig, busy) = occupied().await;
     for (query, seconds) in [("timeout=8s", 2), ("timeout=0", 15), ("watch=true&timeout=8s", 15)] {
         let began = Instant::now();
         let path = format!("{CONFIG_MAPS}?{query}");
