@@ -26,7 +26,8 @@ use crate::Server;
 use crate::aggregation::Streams;
 use crate::authenticate::{Caller, Peer};
 use crate::gather::Gather;
-use crate::load::{Counted, Load, Verdict};
+use crate::load::{Counted, GivenUp, Load, Verdict};
+use crate::receive::Whole;
 
 /// How long a client may take to shake hands.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -161,7 +162,7 @@ impl Connection {
             if server.0.sends_away() {
                 counted.send_away();
             }
-            handle(server.clone(), far.clone(), counted.clone(), request)
+            handle(server.clone(), far.clone(), &counted, request)
         });
         let connection = builder.serve_connection(TokioIo::new(Gather::new(stream)), service);
         self.attend(connection, load, http2::Connection::graceful_shutdown).await;
@@ -177,8 +178,7 @@ impl Connection {
             .max_buf_size(MAX_HEAD);
         let load = self.load();
         let (server, counted) = (self.server.clone(), load.clone());
-        let service =
-            service_fn(move |request| handle(server.clone(), far.clone(), counted.clone(), request));
+        let service = service_fn(move |request| handle(server.clone(), far.clone(), &counted, request));
         let connection = builder.serve_connection(TokioIo::new(stream), service).with_upgrades();
         self.attend(connection, load, http1::UpgradeableConnection::graceful_shutdown).await;
     }
@@ -214,19 +214,23 @@ impl Connection {
 }
 
 /// Answers a request. Its body is read when it is known who sends it and that they may.
-async fn handle(
+fn handle(
     server: Server,
     far: Arc<Far>,
-    load: Load,
+    load: &Load,
     mut request: Request<Incoming>,
-) -> Result<Response<Counted>, Infallible> {
+) -> impl Future<Output = Result<Response<Counted>, Infallible>> + use<> {
     let upgrade = request.headers().contains_key(header::UPGRADE).then(|| hyper::upgrade::on(&mut request));
     let (mut head, body) = request.into_parts();
+    let given_up = GivenUp::default();
     let streams = match body.is_end_stream() && upgrade.is_none() {
         true => Streams::default(),
-        false => Streams::new(body.map_err(Into::into).boxed_unsync(), upgrade),
+        false => Streams::new(Whole::new(body, head.version, given_up.clone()).boxed_unsync(), upgrade),
     };
-    let caller = far.caller(&mut head.headers);
-    let answer = server.call_of(caller, head.method, head.uri, head.headers, Bytes::new(), streams);
-    Ok(load.during(answer).await)
+    let answer = async move {
+        let caller = far.caller(&mut head.headers);
+        server.call_of(caller, head.method, head.uri, head.headers, Bytes::new(), streams).await
+    };
+    let counted = load.during(given_up, answer);
+    async { Ok(counted.await) }
 }

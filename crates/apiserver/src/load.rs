@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -92,16 +93,24 @@ impl Load {
     }
 
     /// Counts a request while it is answered, and its answer until it has gone.
-    pub async fn during(self, answer: impl Future<Output = Answer>) -> Response<Counted> {
-        let mut open = Open::new(&self);
-        let mut answering = Answering::new(&self);
-        let answer = answer.await;
-        answering.done = true;
-        let is_large = answer.body().size_hint().exact().is_some_and(|size| size > SMALL);
-        if is_large {
-            open.expect_reader();
+    ///
+    /// Invariant: it counts from here on, not from when the future is first polled: a client that is quick enough
+    /// gives up before that.
+    pub fn during<A: Future<Output = Answer>>(
+        &self,
+        given_up: GivenUp,
+        answer: A,
+    ) -> impl Future<Output = Response<Counted>> + use<A> {
+        let (mut open, answering) = (Open::new(self), Answering::new(self));
+        async move {
+            let answer = answer.await;
+            answering.end(given_up.is_known());
+            let is_large = answer.body().size_hint().exact().is_some_and(|size| size > SMALL);
+            if is_large {
+                open.expect_reader();
+            }
+            answer.map(|body| Counted { body, is_large, open: Arc::new(open) })
         }
-        answer.map(|body| Counted { body, is_large, open: Arc::new(open) })
     }
 
     /// Asks the client to use another connection.
@@ -159,6 +168,21 @@ impl State {
     }
 }
 
+/// Whether a client has given up a request that it was still sending. What is answered then reaches nobody.
+#[derive(Clone, Default)]
+pub(crate) struct GivenUp(Arc<AtomicBool>);
+
+impl GivenUp {
+    /// It has.
+    pub fn tell(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn is_known(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// A request that is being answered.
 struct Answering {
     load: Load,
@@ -169,6 +193,11 @@ impl Answering {
     fn new(load: &Load) -> Answering {
         load.0.answering.send_modify(|requests| *requests += 1);
         Answering { load: load.clone(), done: false }
+    }
+
+    /// It has been answered, unless nobody waits any more.
+    fn end(mut self, is_given_up: bool) {
+        self.done = !is_given_up;
     }
 }
 
@@ -272,7 +301,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(60);
 
     async fn answered(load: &Load, size: usize) -> Response<Counted> {
-        load.clone().during(async { answer::text(200, "x".repeat(size)) }).await
+        load.during(GivenUp::default(), async { answer::text(200, "x".repeat(size)) }).await
     }
 
     #[tokio::test(start_paused = true)]
@@ -311,11 +340,24 @@ mod tests {
     async fn giving_up_a_thousand_requests_at_once_is_too_much() {
         let load = Load::new(PATIENCE);
         for _ in 0..=MAX_GIVEN_UP {
-            let given_up = load.clone().during(std::future::pending());
+            let given_up = load.during(GivenUp::default(), std::future::pending());
             assert!(tokio::time::timeout(Duration::ZERO, given_up).await.is_err());
         }
         assert_eq!(load.verdict().await, Verdict::TooMuch);
         assert_eq!(*load.0.answering.borrow(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn giving_up_before_anybody_has_looked_or_while_sending_counts_too() {
+        let load = Load::new(PATIENCE);
+        for _ in 0..MAX_GIVEN_UP / 2 {
+            drop(load.during(GivenUp::default(), std::future::pending()));
+            let given_up = GivenUp::default();
+            given_up.tell();
+            load.during(given_up, async { answer::text(400, "") }).await;
+        }
+        drop(load.during(GivenUp::default(), std::future::pending()));
+        assert_eq!(load.verdict().await, Verdict::TooMuch);
     }
 
     #[tokio::test(start_paused = true)]
@@ -324,7 +366,7 @@ mod tests {
         let answer = answered(&load, 1).await;
         for _ in 0..20 {
             for _ in 0..MAX_GIVEN_UP / 2 {
-                let given_up = load.clone().during(std::future::pending());
+                let given_up = load.during(GivenUp::default(), std::future::pending());
                 assert!(tokio::time::timeout(Duration::ZERO, given_up).await.is_err());
             }
             let waited = tokio::time::timeout(SPAN, load.verdict()).await;

@@ -1,10 +1,17 @@
 //! What a request has besides its head: read whole, within limits, and not before it is known that it may come.
 
+use std::error::Error;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, Method, header};
+use http::{HeaderMap, Method, Version, header};
+use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
 use mizzen_object::Status;
 
+use crate::load::GivenUp;
 use crate::outgoing::Outgoing;
 use crate::request::Request;
 
@@ -12,6 +19,49 @@ use crate::request::Request;
 pub(crate) const MAX_BODY: usize = 3 * 1024 * 1024;
 /// In how many pieces a body may come: a piece costs as much as a kilobyte does, however small it is.
 const MAX_PIECES: usize = 65_536;
+
+/// A body that ends only when all of it has come. Over HTTP/2 a client can stop in the middle in words that mean no
+/// harm; what came until then must not be taken for what it wanted to say.
+pub(crate) struct Whole {
+    body: Incoming,
+    is_http2: bool,
+    given_up: GivenUp,
+}
+
+impl Whole {
+    /// A body on its way; it says when its client gives up.
+    pub fn new(body: Incoming, version: Version, given_up: GivenUp) -> Whole {
+        Whole { body, is_http2: version == Version::HTTP_2, given_up }
+    }
+}
+
+impl Body for Whole {
+    type Data = Bytes;
+    type Error = Box<dyn Error + Send + Sync>;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        let frame = match frame {
+            None if self.is_http2 && !self.body.is_end_stream() => Some(Err("the stream was reset".into())),
+            frame => frame.map(|frame| frame.map_err(Into::into)),
+        };
+        if matches!(frame, Some(Err(_))) {
+            self.given_up.tell();
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
 
 /// Reads the body of a request, if it is one of those that have a meaning. Who sends too slowly is out of time like
 /// any other request.
@@ -57,7 +107,7 @@ async fn read(mut body: Outgoing) -> Result<Bytes, Status> {
     Ok(if joined.is_empty() { whole } else { joined.freeze() })
 }
 
-fn broken(error: &(dyn std::error::Error + Send + Sync)) -> Status {
+fn broken(error: &(dyn Error + Send + Sync)) -> Status {
     Status::bad_request(format!("unable to read the request body: {error}"))
 }
 
