@@ -47,7 +47,8 @@ fn usual_range(n_nodes: u32) -> String {
 
 impl Up {
     /// Serves until told to stop.
-    pub fn run(self) -> Result<(), ComposeError> {
+    pub fn run(mut self) -> Result<(), ComposeError> {
+        self.server.authentication.show_strangers_health_only();
         // Until a container runtime can be found, there is one way only.
         let (Runtime::Auto | Runtime::Simulated) = self.node_runtime;
         let nodes = Nodes { n: self.nodes as usize, capacity: self.node_capacity };

@@ -259,6 +259,20 @@ async fn strangers_can_be_kept_out() {
 }
 
 #[tokio::test]
+async fn a_whole_cluster_shows_strangers_only_that_it_lives() {
+    let check = async |home: Home, expected: [u16; 3]| {
+        let process = home.start().await;
+        let stranger = Client::connect(&process.address, &process.credentials.anonymous(), &["h2"]).await;
+        for (path, status) in ["/livez", "/version", "/api/v1/secrets"].into_iter().zip(expected) {
+            stranger.get(path).await.expect(status);
+        }
+    };
+    check(Home::in_memory(), [200, 200, 403]).await;
+    check(Home::in_memory().whole(), [200, 401, 401]).await;
+    check(Home::in_memory().whole().with("--anonymous-auth"), [200, 200, 403]).await;
+}
+
+#[tokio::test]
 async fn arguments_that_make_no_sense_are_refused() {
     let home = Home::in_memory();
     std::fs::write(home.path().join("empty.pem"), "nothing").unwrap();

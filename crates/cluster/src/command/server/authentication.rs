@@ -32,9 +32,13 @@ pub struct AuthenticationArgs {
     /// JSON, which is read again when it changes
     #[arg(long, value_name = "FILE")]
     authentication_config: Option<PathBuf>,
-    /// Let in those who show nothing, as system:anonymous, where roles allow it [default: true]
+    /// Let in those who show nothing, as system:anonymous, where roles allow it [default: true for `apiserver`; for
+    /// `up` to /healthz, /livez and /readyz only]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     anonymous_auth: Option<bool>,
+    /// Where they are let in when nobody says so.
+    #[arg(skip)]
+    anonymous_usually: Anonymous,
     /// Let in those whose tokens a webhook knows: a kubeconfig that says where it is
     #[arg(long, value_name = "FILE")]
     authentication_token_webhook_config_file: Option<PathBuf>,
@@ -61,6 +65,11 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 impl AuthenticationArgs {
+    /// Unless somebody says otherwise, those who show nothing see whether the server lives, and nothing else.
+    pub fn show_strangers_health_only(&mut self) {
+        self.anonymous_usually = Anonymous::At(["/healthz", "/livez", "/readyz"].map(String::from).into());
+    }
+
     /// All ways in.
     pub fn authentication(
         &self,
@@ -143,8 +152,9 @@ impl AuthenticationArgs {
                 Err(refused(Path::new("--anonymous-auth"), why.into()))
             }
             (Some(said), None) => Ok(said),
+            (None, Some(true)) => Ok(Anonymous::Everywhere),
             (None, Some(false)) => Ok(Anonymous::Nowhere),
-            (None, _) => Ok(Anonymous::Everywhere),
+            (None, None) => Ok(self.anonymous_usually.clone()),
         }
     }
 }
