@@ -28,6 +28,7 @@ impl Worker {
         let work = move || {
             let mut waiting = Vec::with_capacity(QUEUE);
             while errands.blocking_recv_many(&mut waiting, QUEUE) > 0 {
+                gather(&mut errands, &mut waiting);
                 // Whoever no longer waits for the answer does not need it.
                 sequencer.run(waiting.drain(..), |to, outcome| drop(to.send(outcome)));
             }
@@ -50,6 +51,21 @@ impl Worker {
         lock::hold(&self.queue).take();
         // Fails as soon as the thread has let go of the journal.
         let _ = self.done.clone().changed().await;
+    }
+}
+
+/// Takes what others bring in the moment in which they may run first: where the machine has time to spare there is no
+/// such moment, and where it has none, one sync for more of them is what it can spare.
+fn gather(errands: &mut mpsc::Receiver<Errand>, waiting: &mut Vec<Errand>) {
+    let mut n_before = 0;
+    while waiting.len() > n_before && waiting.len() < QUEUE {
+        n_before = waiting.len();
+        thread::yield_now();
+        while waiting.len() < QUEUE
+            && let Ok(errand) = errands.try_recv()
+        {
+            waiting.push(errand);
+        }
     }
 }
 
