@@ -19,7 +19,7 @@ mod replay;
 mod seals;
 mod tip;
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -49,6 +49,7 @@ impl Disk {
         create_dir(dir).map_err(|source| OpenError::Io { path: dir.into(), source })?;
         let place = Place { dir: dir.into() };
         let _lock = lock(&place.dir.join("lock"))?;
+        place.make_private().map_err(|source| OpenError::Io { path: dir.into(), source })?;
         Ok(Disk {
             place,
             fold_bytes,
@@ -148,11 +149,21 @@ impl Place {
         Ok(entries.iter().filter_map(|entry| Found::parse(&entry.path())).collect())
     }
 
+    /// Takes from everybody but the owner what they may do with our files.
+    fn make_private(&self) -> io::Result<()> {
+        let others = [self.tip(), self.dir.join("lock")].into_iter().filter(|path| path.exists());
+        #[cfg(unix)]
+        for path in self.files()?.into_iter().map(|file| file.path).chain(others) {
+            fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+        }
+        Ok(())
+    }
+
     /// Makes a file appear under its name whole or not at all: `fill` writes it under another one first.
     fn create<T>(&self, path: &Path, fill: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<(File, T)> {
         let mut draft = path.as_os_str().to_owned();
         draft.push(DRAFT);
-        let mut file = File::options().read(true).write(true).create(true).truncate(true).open(&draft)?;
+        let mut file = private().read(true).truncate(true).open(&draft)?;
         let filled = fill(&mut file)?;
         file.sync_all()?;
         fs::rename(&draft, path)?;
@@ -208,9 +219,18 @@ fn create_dir(dir: &Path) -> io::Result<()> {
     }
 }
 
+/// How a file is made that its owner alone may read.
+fn private() -> OpenOptions {
+    let mut options = File::options();
+    options.create(true).write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
 fn lock(path: &Path) -> Result<File, OpenError> {
     let failed = |source| OpenError::Io { path: path.into(), source };
-    let file = File::options().create(true).write(true).truncate(false).open(path).map_err(failed)?;
+    let file = private().truncate(false).open(path).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(OpenError::Locked { path: path.into() }),

@@ -41,7 +41,7 @@ async fn nothing_secret_is_said_anywhere() {
     let home = home.with(format!("--token-auth-file={}", tokens.display()).leak());
     let process = home.start().await;
     let admin = process.admin().await;
-    let stranger = Client::connect(&process.address, &process.credentials.anonymous(), &["h2"]).await;
+    let stranger = process.stranger().await;
     let old = Client::connect(&process.address, &process.credentials.anonymous(), &["http/1.1"]).await;
 
     let encode = |text: &str| BASE64_STANDARD.encode(text);
@@ -215,7 +215,7 @@ async fn files_that_others_could_read_are_put_right() {
     use std::os::unix::fs::PermissionsExt as _;
     let home = Home::on_disk();
     home.start().await.stop().await;
-    let names = ["ca.key", "front-proxy-ca.key", "sa.key"];
+    let names = ["ca.key", "front-proxy-ca.key", "sa.key", "00000001.log", "tip", "lock"];
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let files: Vec<PathBuf> = names.iter().map(|name| home.data_dir().join(name)).collect();
     for file in &files {
