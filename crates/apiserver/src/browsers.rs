@@ -25,13 +25,18 @@ const ALLOWED: [(HeaderName, &str); 4] = [
 ];
 
 impl Browsers {
-    /// Lets pages ask whose origin matches one of these expressions, and says these directives of HSTS. The error is
-    /// what is wrong with them, in upstream's words.
-    pub fn new(origins: &[String], directives: &[String]) -> Result<Browsers, String> {
+    /// Lets pages ask whose origin matches one of these expressions. The error is what is wrong with them, in
+    /// upstream's words.
+    pub fn of_origins(origins: &[String]) -> Result<Browsers, String> {
         let origins = origins.iter().map(|origin| pattern(origin)).collect::<Result<_, _>>()?;
+        Ok(Browsers { origins, transport_security: None })
+    }
+
+    /// The same, with these directives of HSTS. The error is what is wrong with them, in upstream's words.
+    pub fn with_transport_security(self, directives: &[String]) -> Result<Browsers, String> {
         directives.iter().try_for_each(|directive| check_directive(directive))?;
         let joined = HeaderValue::from_str(&directives.join("; ")).map_err(|error| error.to_string())?;
-        Ok(Browsers { origins, transport_security: (!directives.is_empty()).then_some(joined) })
+        Ok(Browsers { transport_security: (!directives.is_empty()).then_some(joined), ..self })
     }
 
     /// The answer to a browser that asks whether a page may ask. Nobody has to say who they are for that.
@@ -102,7 +107,7 @@ mod tests {
 
     fn browsers(origins: &[&str], directives: &[&str]) -> Result<Browsers, String> {
         let own = |texts: &[&str]| texts.iter().map(|text| text.to_string()).collect::<Vec<_>>();
-        Browsers::new(&own(origins), &own(directives))
+        Browsers::of_origins(&own(origins))?.with_transport_security(&own(directives))
     }
 
     fn asked_from(origin: &str) -> HeaderMap {

@@ -37,7 +37,7 @@ use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::{self, ServerConfig};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-pub use certificates::{Certificates, Files, LOOPBACK};
+pub use certificates::{Certificates, Files, LOOPBACK, Useless};
 use key::to_pkcs8;
 pub use private::{make_private, write_private};
 pub use protocol::Protocol;

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 
 use super::server::default_directory;
 use crate::kubeconfig::kubeconfig;
@@ -25,13 +26,13 @@ pub struct Kubeconfig {
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// The user's name
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     user: String,
     /// What tells the user from another of the same name
     #[arg(long, value_name = "UID", default_value = "")]
     uid: String,
     /// A group that the user is in; may be given more than once
-    #[arg(long = "group", value_name = "GROUP")]
+    #[arg(long = "group", value_name = "GROUP", value_parser = NonEmptyStringValueParser::new())]
     groups: Vec<String>,
     /// Where the server is [default: as in the admin's kubeconfig, or https://127.0.0.1:6443]
     #[arg(long, value_name = "URL")]

@@ -56,16 +56,27 @@ struct Current {
 
 type Pair = (Vec<u8>, Vec<u8>);
 
+/// A file that makes no sense, and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {why}", .file.display())]
+pub struct Useless {
+    /// The file.
+    pub file: PathBuf,
+    /// What is wrong with it.
+    pub why: String,
+}
+
 impl Certificates {
-    /// Reads all files; the error says which makes no sense and why.
+    /// Reads all files.
     pub fn new(
         provider: Arc<CryptoProvider>,
         own: &Signed,
         default: Option<Files>,
         named: Vec<Files>,
-    ) -> Result<Certificates, String> {
+    ) -> Result<Certificates, Useless> {
         let pair = (own.certificate.clone().into_bytes(), own.key.clone().into_bytes());
-        let own = Arc::new(certified(&provider, &pair)?);
+        let useless = |why| Useless { file: LOOPBACK.into(), why };
+        let own = Arc::new(certified(&provider, &pair).map_err(useless)?);
         let current = Current { texts: Vec::new(), default: own.clone(), by_name: HashMap::new() };
         let current = RwLock::new(Arc::new(current));
         let certificates = Certificates { provider, own, default, named, current };
@@ -85,14 +96,14 @@ impl Certificates {
             return;
         }
         let mut ticks = tokio::time::interval(LOOK);
-        let mut last = String::new();
+        let mut last = None;
         loop {
             ticks.tick().await;
             match self.reload() {
                 Ok(true) => tracing::info!("the server shows new certificates"),
-                Err(problem) if problem != last => {
-                    tracing::warn!(problem, "the server goes on with the certificates it has");
-                    last = problem;
+                Err(problem) if last.as_ref() != Some(&problem) => {
+                    tracing::warn!(%problem, "the server goes on with the certificates it has");
+                    last = Some(problem);
                 }
                 _ => {}
             }
@@ -100,7 +111,7 @@ impl Certificates {
     }
 
     /// Reads all files; whether they have changed.
-    fn reload(&self) -> Result<bool, String> {
+    fn reload(&self) -> Result<bool, Useless> {
         let texts = self.files().map(texts).collect::<Result<Vec<_>, _>>()?;
         if texts == self.current().texts {
             return Ok(false);
@@ -110,10 +121,10 @@ impl Certificates {
         Ok(true)
     }
 
-    fn read(&self, texts: Vec<Pair>) -> Result<Current, String> {
+    fn read(&self, texts: Vec<Pair>) -> Result<Current, Useless> {
         let mut pairs = self.files().zip(&texts).map(|(files, pair)| {
-            let said = |why| format!("{}: {why}", files.certificate.display());
-            certified(&self.provider, pair).map(Arc::new).map_err(said)
+            let useless = |why| Useless { file: files.certificate.clone(), why };
+            certified(&self.provider, pair).map(Arc::new).map_err(useless)
         });
         let default = match &self.default {
             Some(_) => pairs.next().unwrap_or_else(|| Ok(self.own.clone()))?,
@@ -156,8 +167,9 @@ impl fmt::Debug for Certificates {
     }
 }
 
-fn texts(files: &Files) -> Result<Pair, String> {
-    let read = |file: &Path| std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()));
+fn texts(files: &Files) -> Result<Pair, Useless> {
+    let useless = |file: &Path, error: std::io::Error| Useless { file: file.into(), why: error.to_string() };
+    let read = |file: &Path| std::fs::read(file).map_err(|error| useless(file, error));
     Ok((read(&files.certificate)?, read(&files.key)?))
 }
 
@@ -225,7 +237,7 @@ mod tests {
         Files { certificate: file("crt"), key: file("key"), names: Vec::new() }
     }
 
-    fn open(default: Option<Files>, named: Vec<Files>) -> Result<Arc<Certificates>, String> {
+    fn open(default: Option<Files>, named: Vec<Files>) -> Result<Arc<Certificates>, Useless> {
         let own = Authority::in_memory().unwrap().sign_server(&[]).unwrap();
         Certificates::new(Arc::new(ring::default_provider()), &own, default, named).map(Arc::new)
     }
@@ -298,7 +310,7 @@ mod tests {
     fn a_pair_that_does_not_belong_together_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let (one, other) = (write(directory.path(), "a", &["a"]), write(directory.path(), "b", &["b"]));
-        let problem = |files: Files| open(Some(files), Vec::new()).unwrap_err();
+        let problem = |files: Files| open(Some(files), Vec::new()).unwrap_err().to_string();
         let why = problem(Files { key: other.key, ..one.clone() });
         assert!(why.contains("a.crt") && why.contains("does not fit its key"), "{why}");
         let why = problem(Files { certificate: one.key.clone(), ..one.clone() });

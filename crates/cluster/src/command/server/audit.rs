@@ -62,10 +62,16 @@ pub struct AuditArgs {
 impl AuditArgs {
     /// What is remembered, and where that goes; none if nothing is.
     pub fn setup(&self) -> Result<Option<Setup>, ComposeError> {
-        let (log, webhook) = (self.log_file()?, self.webhook()?);
-        let Some(file) = &self.audit_policy_file else { return Ok(None) };
+        let Some(file) = &self.audit_policy_file else {
+            if self.audit_log_path.is_some() || self.audit_webhook_config_file.is_some() {
+                tracing::warn!("no audit policy file is given: nothing is recorded");
+            }
+            return Ok(None);
+        };
         let policy = Policy::read(&document(file)?).map_err(|error| refused(file, error.to_string()))?;
-        Ok(Some(Setup { policy, log, webhook }))
+        // The log is made last: a server that does not start leaves none behind.
+        let webhook = self.webhook()?;
+        Ok(Some(Setup { policy, log: self.log_file()?, webhook }))
     }
 
     fn log_file(&self) -> Result<Option<LogFile>, ComposeError> {

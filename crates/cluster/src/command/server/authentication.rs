@@ -141,7 +141,9 @@ impl AuthenticationArgs {
             audiences: accounts.audiences().to_vec(),
         };
         let webhook = TokenWebhook::load(file, registry, options);
-        webhook.map(|webhook| Some(Arc::new(webhook))).map_err(|error| refused(file, error.to_string()))
+        // The error names the file, which may be one beside this.
+        let argument = Path::new("--authentication-token-webhook-config-file");
+        webhook.map(|webhook| Some(Arc::new(webhook))).map_err(|error| refused(argument, error.to_string()))
     }
 
     /// Either the file says it or the argument, not both.

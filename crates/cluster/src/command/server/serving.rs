@@ -8,8 +8,9 @@ use clap::Args;
 use mizzen_apiserver::{Browsers, Http};
 use mizzen_object::time::duration_nanos;
 
+use super::refused;
 use crate::compose::ComposeError;
-use crate::pki::{Certificates, Files, Protocol, Signed};
+use crate::pki::{Certificates, Files, Protocol, Signed, Useless};
 
 /// The arguments of TLS and HTTP.
 #[derive(Args, Clone)]
@@ -68,7 +69,7 @@ impl ServingArgs {
         let named = self.tls_sni_cert_key.clone();
         Certificates::new(protocol.provider.clone(), own, default, named)
             .map(Arc::new)
-            .map_err(|why| argument("--tls-cert-file", why))
+            .map_err(|Useless { file, why }| refused(&file, why))
     }
 
     /// How HTTP is spoken.
@@ -77,8 +78,10 @@ impl ServingArgs {
         if !(0.0..=0.02).contains(&chance) {
             return Err(argument("--goaway-chance", "can not be less than 0 or greater than 0.02".into()));
         }
-        let browsers = Browsers::new(&self.cors_allowed_origins, &self.strict_transport_security_directives);
-        let browsers = browsers.map_err(|why| argument("--cors-allowed-origins", why))?;
+        let browsers = Browsers::of_origins(&self.cors_allowed_origins)
+            .map_err(|why| argument("--cors-allowed-origins", why))?
+            .with_transport_security(&self.strict_transport_security_directives)
+            .map_err(|why| argument("--strict-transport-security-directives", why))?;
         let default = Http::default();
         let max_streams = match self.http2_max_streams_per_connection {
             0 => default.max_streams,

@@ -104,7 +104,7 @@ impl Trust {
             let (trusted, authorities, name) = (trusted.clone(), authorities.clone(), file.clone());
             let changed = move |said: &str| {
                 if certificates(said).is_empty() {
-                    return tracing::error!(file = %name.display(), NOTHING);
+                    return tracing::error!(file = %name.display(), "{NOTHING}");
                 }
                 trusted.send_modify(|trusted| *field(trusted) = joined(&own, said));
                 authorities.replace(&trusted.borrow());
