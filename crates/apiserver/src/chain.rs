@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::aggregation::{self, Streams};
 use crate::answer::{self, Accept, Answer};
 use crate::audit::{self, Layer};
-use crate::authenticate::{Caller, Claim, authenticate};
+use crate::authenticate::{Caller, Claim, Stranger, authenticate};
 use crate::deadline::Deadline;
 use crate::fairness::Turn;
 use crate::identity::User;
@@ -71,6 +71,7 @@ async fn go(
     let mut request =
         Request { method, target, query, headers, body, user, uri, streams, address, deadline, record, turn };
     let refused = identify(server, claim, &mut request, started).await.err();
+    let stranger = request.user.is_anonymous().then_some(Stranger);
     if let Some(mut answer) = audit::begin(server, &mut request, refused.is_none(), started).await {
         mark(server, &request.headers, &mut answer);
         return answer;
@@ -89,6 +90,7 @@ async fn go(
     mark(server, &request.headers, &mut answer);
     request.turn.mark(&mut answer);
     server.metrics.end(&observed, answer.status().as_u16(), started.elapsed(), &answer);
+    stranger.and_then(|stranger| answer.extensions_mut().insert(stranger));
     answer
 }
 

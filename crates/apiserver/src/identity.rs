@@ -34,6 +34,11 @@ impl User {
         }
     }
 
+    /// Whether it is somebody who showed nothing.
+    pub(crate) fn is_anonymous(&self) -> bool {
+        self.name == "system:anonymous" || self.groups.iter().any(|group| group == "system:unauthenticated")
+    }
+
     /// A user that the server itself acts as.
     pub fn master(name: &str) -> User {
         User { name: name.into(), groups: vec![MASTERS.into(), AUTHENTICATED.into()], ..User::default() }

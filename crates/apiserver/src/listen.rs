@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, header};
+use http::{HeaderValue, Method, Request, Response, Version, header, request};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -24,7 +24,8 @@ use tokio_rustls::server::TlsStream;
 
 use crate::Server;
 use crate::aggregation::Streams;
-use crate::authenticate::{Caller, Peer};
+use crate::answer::{self, Answer};
+use crate::authenticate::{Caller, Peer, Stranger};
 use crate::gather::Gather;
 use crate::load::{Counted, GivenUp, Load, Verdict};
 use crate::receive::Whole;
@@ -227,10 +228,48 @@ fn handle(
         true => Streams::default(),
         false => Streams::new(Whole::new(body, head.version, given_up.clone()).boxed_unsync(), upgrade),
     };
+    let (sent_away, is_head) = (load.clone(), head.method == Method::HEAD);
     let answer = async move {
+        if let Err(problem) = check_host(&head) {
+            return malformed(problem);
+        }
         let caller = far.caller(&mut head.headers);
-        server.call_of(caller, head.method, head.uri, head.headers, Bytes::new(), streams).await
+        let answer = server.call_of(caller, head.method, head.uri, head.headers, Bytes::new(), streams).await;
+        if head.version == Version::HTTP_2 && answer.extensions().get::<Stranger>().is_some() {
+            sent_away.send_away();
+        }
+        if is_head { without_body(answer) } else { answer }
     };
     let counted = load.during(given_up, answer);
     async { Ok(counted.await) }
+}
+
+/// Which host is meant must be said once, in letters that a host can have. Kubernetes: in Go's words.
+fn check_host(head: &request::Parts) -> Result<(), &'static str> {
+    let may_be = |byte: &u8| byte.is_ascii_alphanumeric() || b"!$%&'()*+,-.:;=[]_~".contains(byte);
+    let mut hosts = head.headers.get_all(header::HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (_, Some(_)) => Err("too many Host headers"),
+        (Some(host), None) if !host.as_bytes().iter().all(may_be) => Err("malformed Host header"),
+        (None, None) if head.version == Version::HTTP_11 => Err("missing required Host header"),
+        _ => Ok(()),
+    }
+}
+
+/// Tells somebody that what they send is not HTTP, and hangs up.
+fn malformed(problem: &str) -> Answer {
+    let mut answer =
+        answer::answer(400, "text/plain; charset=utf-8", format!("400 Bad Request: {problem}").into_bytes());
+    answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    answer
+}
+
+/// The head of an answer, which says how long the rest would be.
+fn without_body(answer: Answer) -> Answer {
+    let length = answer.body().size_hint().exact();
+    let mut answer = answer.map(|_| answer::Body::from(""));
+    if let Some(length) = length {
+        answer.headers_mut().entry(header::CONTENT_LENGTH).or_insert(length.into());
+    }
+    answer
 }

@@ -29,7 +29,9 @@ const SPAN: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_secs(15);
 /// An answer that is no longer than this may wait for its reader as long as the connection lives.
 const SMALL: u64 = 16 * 1024;
-/// How long an answered client may take to read the end of its answer when the server stops.
+/// How many answers a client gets on a connection after it was first asked to use another one.
+const MAX_SENT_AWAY: u32 = 100;
+/// How long an answered client may take to read the end of its answer, and to hang up, when it was asked to go.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// What a connection has under way. Clones are of the same connection.
@@ -58,6 +60,8 @@ struct State {
     n_answers: u64,
     given_up: u32,
     counted_since: Instant,
+    /// How often the client was asked to go.
+    sent_away: u32,
 }
 
 /// What is to become of a connection.
@@ -82,6 +86,7 @@ impl Load {
             n_answers: 0,
             given_up: 0,
             counted_since: now,
+            sent_away: 0,
         };
         Load(Arc::new(Shared {
             patience,
@@ -115,7 +120,13 @@ impl Load {
 
     /// Asks the client to use another connection.
     pub fn send_away(&self) {
-        self.0.go_away.notify_one();
+        let mut state = self.state();
+        state.sent_away += 1;
+        match state.sent_away {
+            1 => self.0.go_away.notify_one(),
+            times if times > MAX_SENT_AWAY => self.0.flooded.notify_one(),
+            _ => {}
+        }
     }
 
     /// Resolves when the connection shall not go on as it did.
@@ -124,7 +135,7 @@ impl Load {
             tokio::select! {
                 () = self.0.go_away.notified() => return Verdict::GoAway,
                 () = self.0.flooded.notified() => return Verdict::TooMuch,
-                () = sleep(LOOK) => {}
+                () = sleep(self.state().look()) => {}
             }
             if let Some(verdict) = self.state().judge(Instant::now()) {
                 return verdict;
@@ -155,7 +166,13 @@ impl State {
         if self.unread.values().next().is_some_and(|deadline| *deadline <= now) {
             return Some(Verdict::TooMuch);
         }
-        (self.open == 0 && now - self.idle_since >= IDLE).then_some(Verdict::Idle)
+        let patience = if self.sent_away > 0 { LINGER } else { IDLE };
+        (self.open == 0 && now - self.idle_since >= patience).then_some(Verdict::Idle)
+    }
+
+    /// When to look next.
+    fn look(&self) -> Duration {
+        if self.sent_away > 0 { LINGER } else { LOOK }
     }
 
     /// Counts a request that was given up; whether there are too many.
@@ -310,6 +327,21 @@ mod tests {
         let begin = Instant::now();
         assert_eq!(load.verdict().await, Verdict::Idle);
         assert!(begin.elapsed() >= IDLE && begin.elapsed() < IDLE + LOOK, "{:?}", begin.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_was_asked_to_go_goes_soon() {
+        let load = Load::new(PATIENCE);
+        let answer = answered(&load, 100).await;
+        load.send_away();
+        assert_eq!(load.verdict().await, Verdict::GoAway);
+        assert!(tokio::time::timeout(10 * LINGER, load.verdict()).await.is_err(), "it still reads");
+        drop(answer);
+        let begin = Instant::now();
+        assert_eq!(load.verdict().await, Verdict::Idle);
+        assert!(begin.elapsed() <= 2 * LINGER, "{:?}", begin.elapsed());
+        (0..MAX_SENT_AWAY).for_each(|_| load.send_away());
+        assert_eq!(load.verdict().await, Verdict::TooMuch);
     }
 
     #[tokio::test(start_paused = true)]

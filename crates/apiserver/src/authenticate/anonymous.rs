@@ -14,6 +14,10 @@ pub enum Anonymous {
     Nowhere,
 }
 
+/// Says of an answer that it goes to somebody who showed nothing, or nothing that is good.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stranger;
+
 impl Anonymous {
     /// Whether somebody who shows nothing may ask for a path.
     pub(super) fn allows(&self, path: &str) -> bool {

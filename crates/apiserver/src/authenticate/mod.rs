@@ -30,6 +30,7 @@ use crate::metrics::Authenticated;
 use crate::server::Inner;
 use crate::token;
 pub use anonymous::Anonymous;
+pub(crate) use anonymous::Stranger;
 pub use authorities::{Authorities, Certified, Trusted};
 pub(crate) use certificate::named;
 pub use issuer::{AuthenticationConfiguration, Issuers};

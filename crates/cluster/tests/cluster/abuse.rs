@@ -304,8 +304,7 @@ async fn a_chunked_body_without_an_end_is_refused() {
 #[tokio::test]
 async fn asking_for_what_is_not_there_leaves_nothing_behind() {
     let target = Target::start().await;
-    let stranger =
-        Client::connect(&target.process.address, &target.process.credentials.anonymous(), &["h2"]).await;
+    let stranger = target.process.stranger().await;
     for number in 0..200 {
         stranger.get(&format!("/apis/g{number}.example/v1/things")).await;
         target.bystander.get(&format!("/api/v1/namespaces/default/pods/a/none{number}")).await;

@@ -16,7 +16,7 @@ const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
 
 /// The code that somebody with a token gets for something that they may not see.
 async fn code(process: &Process, token: &str) -> u16 {
-    let stranger = Client::connect(&process.address, &process.credentials.anonymous(), &["h2"]).await;
+    let stranger = process.stranger().await;
     let request =
         Request::get(stranger.uri("/api/v1/secrets")).header("authorization", format!("Bearer {token}"));
     stranger.fetch(request.body(Full::default()).unwrap()).await.unwrap().status
@@ -179,7 +179,7 @@ async fn strangers_are_let_in_where_the_configuration_says() {
     };
     write("anonymous: {enabled: true, conditions: [{path: /livez}]}");
     let process = home.start().await;
-    let stranger = Client::connect(&process.address, &process.credentials.anonymous(), &["h2"]).await;
+    let stranger = process.stranger().await;
     stranger.get("/livez").await.expect(200);
     for path in ["/readyz", "/livez/ping", "/api/v1/secrets", "/version"] {
         stranger.get(path).await.expect(401);
@@ -251,7 +251,7 @@ async fn an_issuer_can_be_named_by_arguments() {
 #[tokio::test]
 async fn strangers_can_be_kept_out() {
     let process = Home::in_memory().with("--anonymous-auth=false").start().await;
-    let stranger = Client::connect(&process.address, &process.credentials.anonymous(), &["h2"]).await;
+    let stranger = process.stranger().await;
     for path in ["/livez", "/api/v1/secrets"] {
         stranger.get(path).await.expect(401);
     }
@@ -262,7 +262,7 @@ async fn strangers_can_be_kept_out() {
 async fn a_whole_cluster_shows_strangers_only_that_it_lives() {
     let check = async |home: Home, expected: [u16; 3]| {
         let process = home.start().await;
-        let stranger = Client::connect(&process.address, &process.credentials.anonymous(), &["h2"]).await;
+        let stranger = process.stranger().await;
         for (path, status) in ["/livez", "/version", "/api/v1/secrets"].into_iter().zip(expected) {
             stranger.get(path).await.expect(status);
         }

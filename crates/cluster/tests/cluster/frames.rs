@@ -36,7 +36,12 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 
 /// The compressed head of a request.
 pub fn head(method: &str, path: &str) -> Vec<u8> {
-    let mut bytes = vec![if method == "POST" { 0x83 } else { 0x82 }, 0x87];
+    let mut bytes = match method {
+        "GET" => vec![0x82],
+        "POST" => vec![0x83],
+        method => literal(0x02, method),
+    };
+    bytes.push(0x87);
     bytes.extend(literal(0x04, path));
     bytes.extend(literal(0x01, "x"));
     bytes
@@ -64,6 +69,7 @@ pub fn literal(name: u8, value: &str) -> Vec<u8> {
 /// What came back.
 pub struct Frame {
     pub kind: u8,
+    pub flags: u8,
     pub payload: Vec<u8>,
 }
 
@@ -106,7 +112,7 @@ impl Wire {
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
         let mut payload = vec![0; length];
         self.0.read_exact(&mut payload).await?;
-        Ok(Frame { kind: head[3], payload })
+        Ok(Frame { kind: head[3], flags: head[4], payload })
     }
 
     /// Reads until the server has said why it goes, or has gone. None is without a word.

@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::client::{Client, Credentials, dial};
+use crate::frames::{DATA, END_HEADERS, END_STREAM, GO_AWAY, HEADERS, RESET, Wire, frame, head, literal};
 use crate::process::{Home, PATIENCE, Process};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -49,11 +50,73 @@ async fn both_versions_of_http_get_the_same_answer() {
 }
 
 #[tokio::test]
+async fn the_head_of_an_answer_comes_alone() {
+    let process = Home::in_memory().start().await;
+    let answer = raw(&process, b"HEAD /readyz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
+    assert!(answer.contains("content-length: 2\r\n") && answer.ends_with("\r\n\r\n"), "{answer}");
+    let mut wire = Wire::open(&process, &[]).await;
+    for (stream, path) in [(1, "/version"), (3, "/readyz"), (5, "/api/v1/namespaces"), (7, "/none")] {
+        assert!(wire.write(&frame(HEADERS, END_HEADERS | END_STREAM, stream, &head("HEAD", path))).await);
+        let answer = loop {
+            let frame = wire.next().await.expect("an answer");
+            if [HEADERS, DATA, RESET].contains(&frame.kind) {
+                break frame;
+            }
+        };
+        assert_eq!((answer.kind, answer.flags & END_STREAM), (HEADERS, END_STREAM), "{path}");
+    }
+}
+
+/// Kubernetes: HTTP/2 is dear, and who has not said who they are gets one answer for it (UnauthenticatedHTTP2DOSMitigation).
+#[tokio::test]
+async fn strangers_have_no_second_question_on_a_connection() {
+    let process = Home::in_memory().start().await;
+    let stranger = process.credentials.anonymous();
+    let token = [head("GET", "/version"), literal(0x0f, "")[..1].to_vec()].concat();
+    let token = [&token[..], &[0x08], &literal(0, "Bearer forged")[1..]].concat();
+    for question in [head("GET", "/version"), head("GET", "/api/v1/secrets"), token] {
+        let mut wire = Wire::open_as(&process, &stranger, &[]).await;
+        assert!(wire.write(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &question)).await);
+        let mut kinds = Vec::new();
+        while let Some(frame) = wire.next().await {
+            kinds.push(frame.kind);
+        }
+        assert!(kinds.contains(&HEADERS) && kinds.contains(&GO_AWAY), "{kinds:?}");
+    }
+    let admin = process.admin().await;
+    for _ in 0..3 {
+        admin.get("/version").await.expect(200);
+    }
+}
+
+#[tokio::test]
+async fn a_host_is_named_once() {
+    let process = Home::in_memory().start().await;
+    for (version, hosts, expected) in [
+        ("1.1", "", "missing required Host header"),
+        ("1.1", "host: a\r\nhost: a\r\n", "too many Host headers"),
+        ("1.1", "host: a b\r\n", "malformed Host header"),
+        ("1.0", "", ""),
+        ("1.1", "host:\r\n", ""),
+        ("1.1", "host: [::1]:6443\r\n", ""),
+    ] {
+        let request = format!("GET /version HTTP/{version}\r\n{hosts}connection: close\r\n\r\n");
+        let answer = raw(&process, request.as_bytes()).await;
+        let (status, body) = match expected {
+            "" => ("200 OK", String::new()),
+            problem => ("400 Bad Request", format!("400 Bad Request: {problem}")),
+        };
+        assert!(answer.starts_with(&format!("HTTP/{version} {status}")), "{hosts:?}: {answer}");
+        assert!(answer.ends_with(&body), "{hosts:?}: {answer}");
+    }
+}
+
+#[tokio::test]
 async fn who_shows_no_certificate_sees_nothing() {
     let process = Home::in_memory().start().await;
     let secret = r#"{"metadata":{"name":"hidden"},"stringData":{"password":"swordfish"}}"#;
     process.admin().await.post("/api/v1/namespaces/default/secrets", secret).await.expect(201);
-    let stranger = Client::connect(&process.address, &process.credentials.anonymous(), &["h2"]).await;
+    let stranger = process.stranger().await;
     for path in [
         "/api/v1/secrets",
         "/api/v1/secrets?watch=1",
@@ -83,7 +146,7 @@ async fn who_shows_no_certificate_sees_nothing() {
 #[tokio::test]
 async fn a_token_that_nobody_gave_out_is_refused() {
     let process = Home::in_memory().start().await;
-    let stranger = Client::connect(&process.address, &process.credentials.anonymous(), &["h2"]).await;
+    let stranger = process.stranger().await;
     let request = Request::get(stranger.uri("/healthz")).header("authorization", "Bearer forged");
     let answer = stranger.fetch(request.body(Full::default()).unwrap()).await.unwrap();
     assert_eq!(answer.status, 401, "{}", answer.text());

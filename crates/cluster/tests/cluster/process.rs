@@ -137,6 +137,11 @@ pub struct Process {
 }
 
 impl Process {
+    /// Somebody who shows nothing. Over HTTP/2 each of their connections would be good for one question only.
+    pub async fn stranger(&self) -> Client {
+        Client::connect(&self.address, &self.credentials.anonymous(), &["http/1.1"]).await
+    }
+
     /// A client of the admin, over HTTP/2.
     pub async fn admin(&self) -> Client {
         Client::connect(&self.address, &self.credentials, &["h2"]).await

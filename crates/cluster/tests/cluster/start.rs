@@ -63,7 +63,7 @@ async fn servers_in_one_place_do_not_share_memory() {
     let body = r#"{"metadata":{"name":"mine"}}"#;
     first.admin().await.post(CONFIG_MAPS, body).await.expect(201);
     second.admin().await.get(&format!("{CONFIG_MAPS}/mine")).await.expect(404);
-    let stranger = Client::connect(&second.address, &second.credentials.anonymous(), &["h2"]).await;
+    let stranger = second.stranger().await;
     stranger.get(CONFIG_MAPS).await.expect(403);
 }
 
