@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use mizzen_kinds as kinds;
+use mizzen_object::address::Block;
 use mizzen_object::{Value, json};
 use mizzen_registry::Registry;
 use tokio::sync::watch;
@@ -70,6 +71,8 @@ pub struct Options {
     pub audit: Option<audit::Setup>,
     /// How many requests are answered at a time.
     pub concurrency: Concurrency,
+    /// The ranges of services' addresses: one of each family that services can have, their usual one first.
+    pub service_ranges: Vec<Block>,
 }
 
 impl Default for Options {
@@ -93,6 +96,7 @@ impl Default for Options {
             metrics: Vec::new(),
             audit: None,
             concurrency: Concurrency::default(),
+            service_ranges: Block::parse_sloppy("10.0.0.0/24").into_iter().collect(),
         }
     }
 }

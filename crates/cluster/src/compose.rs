@@ -1,7 +1,7 @@
 //! How the parts fit: store, registry, API server, certificates, network. Then serve until told to stop.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -133,6 +133,7 @@ async fn run(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
     let (protocol, http) = (args.serving.protocol()?, args.serving.http()?);
     let plugins = args.admission.plugins(parts.plugins())?;
     let admission = args.admission.configuration()?;
+    let service_ranges = args.services.ranges()?;
     let authorized = args.authorization.authorization()?;
     let directory = args.directory();
     let listener = bind(args.bind_address, args.port).await?;
@@ -167,16 +168,19 @@ async fn run(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
         metrics: encryption.iter().map(|encryption| encryption.clone() as Arc<dyn Measured>).collect(),
         audit: args.audit.setup()?,
         concurrency: args.fairness.concurrency()?,
+        service_ranges: service_ranges.clone(),
         ..Options::default()
     };
     let server = Server::new(registry.clone(), options);
     server.start().await;
-    bootstrap(&server, address.port(), &trust.trusted).await.map_err(ComposeError::Bootstrap)?;
+    bootstrap(&server, &service_ranges, address.port(), &trust.trusted)
+        .await
+        .map_err(ComposeError::Bootstrap)?;
     server.aggregate().await.map_err(ComposeError::Bootstrap)?;
 
     let authorities = Authorities::new(&registry, &trust.trusted);
     tokio::spawn(authentication::keep(server.clone(), trust.follow(&authorities)));
-    let own = authority.sign_server(&addresses(address.ip()))?;
+    let own = authority.sign_server(&addresses(address.ip(), service_ranges[0].nth(1)))?;
     let certificates = args.serving.certificates(&protocol, &own)?;
     let tls = pki::server_config(authorities.clone(), protocol, certificates.clone())?;
     let stop = unready_first(server.clone(), stop_signal()?, args.serving.shutdown_delay_duration);
@@ -248,9 +252,8 @@ async fn open(directory: Option<&Path>, encryption: Option<Arc<Encryption>>) -> 
 }
 
 /// The addresses under which the server may be reached: where it listens, this machine, and its service.
-fn addresses(bound: IpAddr) -> Vec<IpAddr> {
-    let mut addresses: Vec<IpAddr> =
-        ["127.0.0.1", "::1", "10.0.0.1"].iter().filter_map(|address| address.parse().ok()).collect();
+fn addresses(bound: IpAddr, service: IpAddr) -> Vec<IpAddr> {
+    let mut addresses = vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into(), service];
     if !bound.is_unspecified() && !addresses.contains(&bound) {
         addresses.push(bound);
     }

@@ -1,44 +1,41 @@
 //! Which addresses do pods get? From the range of their node, or from one of the agent's own.
 
 use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
 
 use mizzen_object::Str;
+use mizzen_object::address::Block;
 
-/// A range of addresses, and which of them are taken.
+/// A range of addresses, and which of them are taken, by where they are in it.
 #[derive(Debug)]
 pub struct Pool {
-    first: u32,
-    size: u32,
-    next: u32,
-    taken: BTreeSet<u32>,
+    range: Block,
+    next: u128,
+    taken: BTreeSet<u128>,
 }
 
 impl Pool {
-    /// The range of a node, such as `10.244.3.0/24`; none if it is no range of IPv4 addresses.
+    /// The range of a node, such as `10.244.3.0/24`; none if it is no range that has an address for a pod.
     pub fn of_range(range: &str) -> Option<Pool> {
-        let (address, length) = range.split_once('/')?;
-        let (address, length): (Ipv4Addr, u32) = (address.parse().ok()?, length.parse().ok()?);
-        let size = 1u32.checked_shl(32 - length.min(32)).filter(|size| *size > 2)?;
-        Some(Pool { first: u32::from(address) & !(size - 1), size, next: 1, taken: BTreeSet::new() })
+        let range = Block::parse_sloppy(range).filter(|range| range.size() > 2)?;
+        Some(Pool { range, next: 0, taken: BTreeSet::new() })
     }
 
     /// The agent's own range. Agents of different names begin at different places.
     pub fn own(name: &str) -> Pool {
         let mut pool = Pool::of_range("10.128.0.0/9").expect("it is a range");
-        pool.next = (crate::digest(name) as u32) % (pool.size / 0x1_0000) * 0x1_0000 + 1;
+        pool.next = u128::from(crate::digest(name)) % (pool.range.size() / 0x1_0000) * 0x1_0000;
         pool
     }
 
     /// Takes the next free address; none if all are taken.
     pub fn take(&mut self) -> Option<Str> {
         // The first and the last address of a range are nobody's, and neither is the gateway's.
-        let usable = self.size - 3;
-        for _ in 0..usable.min(self.taken.len() as u32 + 1) {
-            let offset = 2 + (self.next - 1) % usable;
-            self.next = self.next % usable + 1;
-            if self.taken.insert(self.first + offset) {
-                return Some(show(self.first + offset));
+        let usable = self.range.size() - 3;
+        for _ in 0..usable.min(self.taken.len() as u128 + 1) {
+            let offset = 2 + self.next % usable;
+            self.next = (self.next + 1) % usable;
+            if self.taken.insert(offset) {
+                return Some(Str::from(self.range.nth(offset).to_string()));
             }
         }
         None
@@ -46,24 +43,19 @@ impl Pool {
 
     /// Takes one address that somebody has already; whether it is of this range.
     pub fn keep(&mut self, address: &str) -> bool {
-        self.find(address).map(|address| self.taken.insert(address)).is_some()
+        self.find(address).map(|offset| self.taken.insert(offset)).is_some()
     }
 
     /// Gives an address back.
     pub fn free(&mut self, address: &str) {
-        if let Some(address) = self.find(address) {
-            self.taken.remove(&address);
+        if let Some(offset) = self.find(address) {
+            self.taken.remove(&offset);
         }
     }
 
-    fn find(&self, address: &str) -> Option<u32> {
-        let address = u32::from(address.parse::<Ipv4Addr>().ok()?);
-        (address >= self.first && address - self.first < self.size).then_some(address)
+    fn find(&self, address: &str) -> Option<u128> {
+        self.range.offset(address.parse().ok()?)
     }
-}
-
-fn show(address: u32) -> Str {
-    Str::from(Ipv4Addr::from(address).to_string())
 }
 
 #[cfg(test)]
@@ -97,9 +89,16 @@ mod tests {
 
     #[test]
     fn what_is_no_range_is_none() {
-        for range in ["", "10.0.0.0", "fd00::/64", "10.0.0.0/31", "10.0.0.0/x"] {
+        for range in ["", "10.0.0.0", "10.0.0.0/31", "10.0.0.0/x"] {
             assert!(Pool::of_range(range).is_none(), "{range}");
         }
+    }
+
+    #[test]
+    fn a_range_may_be_of_the_other_family() {
+        let mut pool = Pool::of_range("fd00:1::/64").unwrap();
+        assert!(pool.keep("fd00:1::2"));
+        assert_eq!(pool.take().as_deref(), Some("fd00:1::3"));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //!
 //! Invariant: no I/O, no clock, no randomness, and no kind is spelled here.
 
+pub mod address;
 pub mod cel;
 pub mod custom;
 pub mod decode;

@@ -1,5 +1,8 @@
 //! The addresses of services, as objects.
 
+use mizzen_apiserver::Options;
+use mizzen_object::address::Block;
+
 use crate::rig::Rig;
 
 const SERVICES: &str = "/api/v1/namespaces/default/services";
@@ -82,4 +85,62 @@ async fn a_range_that_somebody_adds_gives_addresses_while_it_stays() {
     let refused = rig.post(SERVICES, &service("bb")).await.expect(422);
     let expected = "the provided network does not match the current range";
     assert!(refused.message().ends_with(expected), "{}", refused.message());
+}
+
+/// A server whose services have addresses of these ranges.
+async fn with_ranges(ranges: &[&str]) -> Rig {
+    let service_ranges = ranges.iter().filter_map(|range| Block::parse_sloppy(range)).collect();
+    Rig::with(Options { service_ranges, ..Options::default() }).await
+}
+
+#[tokio::test]
+async fn services_of_a_cluster_of_ipv6_have_its_addresses() {
+    let rig = with_ranges(&["fd00::/120"]).await;
+    let service = |address: &str| {
+        format!(
+            r#"{{"metadata":{{"generateName":"s-"}},"spec":{{"clusterIP":"{address}","ports":[{{"port":80}}]}}}}"#
+        )
+    };
+    let given = rig.post(SERVICES, &service("")).await.expect(201).body;
+    assert_eq!(given["spec"]["ipFamilies"][0].str(), "IPv6");
+    assert!(given["spec"]["clusterIP"].str().starts_with("fd00::"), "{:?}", given["spec"]);
+    // The last one is somebody's, and however it is written, it is had once.
+    rig.post(SERVICES, &service("FD00::0FF")).await.expect(201);
+    let address = rig.get(&format!("{ADDRESSES}/fd00::ff")).await.expect(200).body;
+    assert_eq!(address["metadata"]["labels"]["ipaddress.kubernetes.io/ip-family"].str(), "IPv6");
+    for (wanted, why) in [
+        ("fd00::ff", "provided IP is already allocated"),
+        ("fd00::", "the provided network does not match the current range"),
+        ("fd00::100", "the provided network does not match the current range"),
+        ("10.0.0.7", "IPv4 is not configured on this cluster"),
+    ] {
+        let refused = rig.post(SERVICES, &service(wanted)).await.expect(422);
+        assert!(refused.message().contains(why), "{wanted}: {}", refused.message());
+    }
+}
+
+#[tokio::test]
+async fn a_range_of_ipv6_is_given_away_to_the_last_address() {
+    let rig = with_ranges(&["fd00::/124"]).await;
+    for n in 1..=15 {
+        let body = format!(r#"{{"metadata":{{"name":"s{n}"}},"spec":{{"ports":[{{"port":80}}]}}}}"#);
+        rig.post(SERVICES, &body).await.expect(201);
+    }
+    let body = r#"{"metadata":{"name":"s"},"spec":{"ports":[{"port":80}]}}"#;
+    let refused = rig.post(SERVICES, body).await.expect(500);
+    assert!(refused.message().ends_with("range is full"), "{}", refused.message());
+}
+
+#[tokio::test]
+async fn a_service_may_have_an_address_of_each_family() {
+    let rig = with_ranges(&["10.0.0.0/24", "fd00::/64"]).await;
+    let body =
+        r#"{"metadata":{"name":"s"},"spec":{"ipFamilyPolicy":"RequireDualStack","ports":[{"port":80}]}}"#;
+    let spec = rig.post(SERVICES, body).await.expect(201).body["spec"].clone();
+    let addresses = spec["clusterIPs"].list();
+    assert!(
+        addresses[0].str().starts_with("10.0.0.") && addresses[1].str().starts_with("fd00::"),
+        "{spec:?}"
+    );
+    assert_eq!(rig.get(ADDRESSES).await.names().len(), 2);
 }

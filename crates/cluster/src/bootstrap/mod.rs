@@ -11,9 +11,12 @@ mod reconcile;
 
 pub use migration::allow_migration;
 
+use std::net::IpAddr;
+
 use http::Method;
 use mizzen_apiserver::Server;
 use mizzen_apiserver::authenticate::Trusted;
+use mizzen_object::address::{Block, family};
 use mizzen_object::{Value, value};
 use tokio::task::JoinSet;
 
@@ -45,10 +48,15 @@ pub(crate) struct Wanted {
 }
 
 /// Makes what is missing, and brings what is there up to date.
-pub async fn bootstrap(server: &Server, port: u16, trusted: &Trusted) -> Result<(), String> {
+pub async fn bootstrap(
+    server: &Server,
+    ranges: &[Block],
+    port: u16,
+    trusted: &Trusted,
+) -> Result<(), String> {
     make_all(server, KUBE_APISERVER, NAMESPACES.map(namespace).into()).await?;
-    serve_range(server).await?;
-    let mut wanted = vec![service(port)];
+    serve_ranges(server, ranges).await?;
+    let mut wanted = vec![service(ranges[0].nth(1), port)];
     wanted.extend(PRIORITY_CLASSES.map(priority_class));
     wanted.extend(access::objects());
     let flows = make_all(server, flow::MANAGER, flow::objects());
@@ -63,18 +71,26 @@ pub async fn bootstrap_nodes(server: &Server) -> Result<(), String> {
     make_all(server, KUBE_APISERVER, access::objects_of_nodes()).await
 }
 
-/// The range of services' addresses, and that it can be used.
-async fn serve_range(server: &Server) -> Result<(), String> {
+/// The ranges of services' addresses, and that they can be used.
+async fn serve_ranges(server: &Server, ranges: &[Block]) -> Result<(), String> {
     const PATH: &str = "/apis/networking.k8s.io/v1/servicecidrs";
     const READY: &str = "/apis/networking.k8s.io/v1/servicecidrs/kubernetes/status\
                          ?fieldManager=kubernetes-service-cidr-controller&force=true";
     let client = Client::new(server, KUBE_APISERVER);
-    if client.call(Method::GET, &format!("{PATH}/kubernetes"), None).await?.0 == 200 {
+    let cidrs = Value::from(ranges.iter().map(|range| Value::from(range.to_string())).collect::<Vec<_>>());
+    let own = format!("{PATH}/kubernetes");
+    let (code, mut known) = client.call(Method::GET, &own, None).await?;
+    if code == 200 {
+        // A second family may come later.
+        if known["spec"]["cidrs"].list() == &cidrs.list()[..1] && cidrs.list().len() == 2 {
+            known.entry("spec").set("cidrs", cidrs);
+            client.call(Method::PUT, &own, Some(&known)).await?;
+        }
         return Ok(());
     }
     let mut range = value!({ "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": { "name": "kubernetes" } });
     let mut ready = range.clone();
-    range.set("spec", value!({ "cidrs": ["10.0.0.0/24"] }));
+    range.set("spec", value!({ "cidrs": (cidrs) }));
     client.call(Method::POST, PATH, Some(&range)).await?;
     let condition = value!({
         "type": "Ready", "status": "True", "message": "Kubernetes default Service CIDR is ready",
@@ -110,7 +126,8 @@ fn priority_class((name, priority, description): (&str, i64, &str)) -> Wanted {
     Wanted { path: "/apis/scheduling.k8s.io/v1/priorityclasses".into(), object }
 }
 
-fn service(port: u16) -> Wanted {
+fn service(address: IpAddr, port: u16) -> Wanted {
+    let (text, family) = (address.to_string(), family(address));
     let object = value!({
         "apiVersion": "v1",
         "kind": "Service",
@@ -120,10 +137,10 @@ fn service(port: u16) -> Wanted {
             "labels": { "component": "apiserver", "provider": "kubernetes" }
         },
         "spec": {
-            "clusterIP": "10.0.0.1",
-            "clusterIPs": ["10.0.0.1"],
+            "clusterIP": (text.as_str()),
+            "clusterIPs": [(text.as_str())],
             "internalTrafficPolicy": "Cluster",
-            "ipFamilies": ["IPv4"],
+            "ipFamilies": [(family)],
             "ipFamilyPolicy": "SingleStack",
             "ports": [{ "name": "https", "port": 443, "protocol": "TCP", "targetPort": port }],
             "sessionAffinity": "None",

@@ -14,7 +14,6 @@ use mizzen_sdk::{Key, Object};
 use crate::{After, Context, Error, Reconcile, Work};
 use ranges::Range;
 
-pub(crate) use ranges::Net;
 pub use ranges::RangeError;
 
 struct Blocks {
@@ -80,7 +79,10 @@ impl Blocks {
     async fn give(&self, node: &Object) -> Result<(), Error> {
         let blocks: Option<Vec<Value>> = {
             let mut ranges = self.ranges();
-            ranges.iter_mut().map(|range| range.take(node.name()).map(|net| net.to_string().into())).collect()
+            ranges
+                .iter_mut()
+                .map(|range| range.take(node.name()).map(|block| block.to_string().into()))
+                .collect()
         };
         let Some(blocks) = blocks else {
             self.take_back(node);

@@ -1,22 +1,14 @@
 //! Which addresses are whose? A range is cut into equal blocks, and each node has one.
 
 use std::collections::HashMap;
-use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::str::FromStr;
+
+use mizzen_object::address::Block;
 
 /// How long the prefix of a node's block is.
 const V4_BLOCK: u32 = 24;
 const V6_BLOCK: u32 = 64;
 /// How much longer than that of its range it may be.
 const MOST_BITS: u32 = 16;
-
-/// Addresses that begin alike.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Net {
-    first: IpAddr,
-    prefix: u32,
-}
 
 /// Why there are no blocks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -29,73 +21,12 @@ pub enum RangeError {
     Size(String),
 }
 
-impl Net {
-    fn bits(self) -> u32 {
-        if self.first.is_ipv4() { 32 } else { 128 }
-    }
-
-    fn number(self) -> u128 {
-        match self.first {
-            IpAddr::V4(address) => u32::from(address).into(),
-            IpAddr::V6(address) => u128::from(address),
-        }
-    }
-
-    /// How many addresses there are.
-    fn size(self) -> u128 {
-        1u128.checked_shl(self.bits() - self.prefix).unwrap_or(u128::MAX)
-    }
-
-    /// Whether all addresses of another are of this one.
-    pub fn contains(self, other: Net) -> bool {
-        self.bits() == other.bits()
-            && self.prefix <= other.prefix
-            && other.number() >= self.number()
-            && other.number() - self.number() < self.size()
-    }
-
-    /// Whether services get this address from it: not the first, nor the last of IPv4.
-    pub fn gives(self, address: Net) -> bool {
-        let is_last = self.bits() == 32 && address.number() + 1 == self.number() + self.size();
-        self.contains(address) && address.number() != self.number() && !is_last
-    }
-
-    fn at(self, number: u128, prefix: u32) -> Net {
-        let first = match self.first {
-            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::from(number as u32)),
-            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::from(number)),
-        };
-        Net { first, prefix }
-    }
-}
-
-impl FromStr for Net {
-    type Err = RangeError;
-
-    fn from_str(text: &str) -> Result<Net, RangeError> {
-        let nonsense = || RangeError::Nonsense(text.into());
-        let (address, prefix) = text.split_once('/').ok_or_else(nonsense)?;
-        let first: IpAddr = address.parse().map_err(|_| nonsense())?;
-        let prefix: u32 = prefix.parse().map_err(|_| nonsense())?;
-        let net = Net { first, prefix };
-        if prefix > net.bits() {
-            return Err(nonsense());
-        }
-        Ok(net.at(net.number() - net.number() % net.size(), prefix))
-    }
-}
-
-impl fmt::Display for Net {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "{}/{}", self.first, self.prefix)
-    }
-}
-
 /// A range and who has its blocks.
 #[derive(Debug)]
 pub(super) struct Range {
-    whole: Net,
-    block: u32,
+    whole: Block,
+    /// The first of the blocks.
+    first: Block,
     holders: HashMap<u128, String>,
     next: u128,
 }
@@ -103,25 +34,24 @@ pub(super) struct Range {
 impl Range {
     /// A range all of whose blocks are free.
     pub fn new(text: &str) -> Result<Range, RangeError> {
-        let whole: Net = text.parse()?;
-        let block = if whole.first.is_ipv4() { V4_BLOCK } else { V6_BLOCK };
-        if whole.prefix > block || block - whole.prefix > MOST_BITS {
+        let whole = Block::parse_sloppy(text).ok_or_else(|| RangeError::Nonsense(text.into()))?;
+        let prefix = if whole.ip.is_ipv4() { V4_BLOCK } else { V6_BLOCK };
+        if whole.prefix > prefix || prefix - whole.prefix > MOST_BITS {
             return Err(RangeError::Size(text.into()));
         }
-        Ok(Range { whole, block, holders: HashMap::new(), next: 0 })
+        Ok(Range { whole, first: whole.part(prefix, 0), holders: HashMap::new(), next: 0 })
     }
 
     /// Gives a node the next free block, or again the one that it has; none if all are taken.
-    pub fn take(&mut self, node: &str) -> Option<Net> {
+    pub fn take(&mut self, node: &str) -> Option<Block> {
         let has = self.holders.iter().find(|(_, holder)| *holder == node).map(|(index, _)| *index);
         let index = has.or_else(|| self.next_free())?;
         self.holders.insert(index, node.into());
-        let size = self.whole.at(0, self.block).size();
-        Some(self.whole.at(self.whole.number() + index * size, self.block))
+        Some(self.whole.part(self.first.prefix, index))
     }
 
     fn next_free(&mut self) -> Option<u128> {
-        let n_blocks = 1u128 << (self.block - self.whole.prefix);
+        let n_blocks = self.whole.size() / self.first.size();
         let mut candidates = (0..n_blocks).map(|step| (self.next + step) % n_blocks);
         let free = candidates.find(|index| !self.holders.contains_key(index))?;
         self.next = (free + 1) % n_blocks;
@@ -130,16 +60,10 @@ impl Range {
 
     /// Learns that a node has this block; what is not of this range does not matter.
     pub fn hold(&mut self, node: &str, block: &str) {
-        let Ok(block) = block.parse::<Net>() else { return };
-        let offset = block.number().checked_sub(self.whole.number());
-        let Some(offset) =
-            offset.filter(|offset| *offset < self.whole.size() && block.bits() == self.whole.bits())
-        else {
-            return;
-        };
-        let size = self.whole.at(0, self.block).size();
-        let last = (offset + block.size().min(self.whole.size() - offset) - 1) / size;
-        for index in offset / size..=last {
+        let Some(block) = Block::parse_sloppy(block) else { return };
+        let Some(offset) = self.whole.offset(block.network()) else { return };
+        let last = (offset + block.size().min(self.whole.size() - offset) - 1) / self.first.size();
+        for index in offset / self.first.size()..=last {
             self.holders.insert(index, node.into());
         }
     }
@@ -155,7 +79,7 @@ mod tests {
     use super::*;
 
     fn take(range: &mut Range, node: &str) -> Option<String> {
-        range.take(node).map(|net| net.to_string())
+        range.take(node).map(|block| block.to_string())
     }
 
     #[test]

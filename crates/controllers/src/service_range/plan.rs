@@ -1,11 +1,11 @@
 //! What is to be done about one range?
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use mizzen_object::address::Block;
 use mizzen_object::time;
 use mizzen_sdk::Object;
-
-use crate::node_ipam::Net;
 
 /// How long a range stays after it was deleted, so that everybody who gives addresses has heard of it.
 const GRACE_SECONDS: i64 = 10;
@@ -26,16 +26,13 @@ pub(super) fn plan(range: &Object, ranges: &[Arc<Object>], addresses: &[Arc<Obje
     if !range.is_going() {
         return Plan::Serve;
     }
-    let others: Vec<Net> =
-        ranges.iter().filter(|other| other.name() != range.name()).flat_map(|other| nets(other)).collect();
-    let own = nets(range);
-    let is_covered = |net: &Net| others.iter().any(|other| other.contains(*net));
-    let is_needed = |address: &Net| {
-        own.iter().any(|net| net.gives(*address)) && !others.iter().any(|net| net.gives(*address))
-    };
-    if !own.iter().all(is_covered)
-        && addresses.iter().filter_map(|one| address(one)).any(|one| is_needed(&one))
-    {
+    let others: Vec<Block> =
+        ranges.iter().filter(|other| other.name() != range.name()).flat_map(|other| blocks(other)).collect();
+    let own = blocks(range);
+    let is_covered = |block: &Block| others.iter().any(|other| other.contains_block(block));
+    let gives = |blocks: &[Block], address| blocks.iter().any(|block| block.gives(address));
+    let is_needed = |address| gives(&own, address) && !gives(&others, address);
+    if !own.iter().all(is_covered) && addresses.iter().filter_map(|one| address(one)).any(is_needed) {
         return Plan::Stay;
     }
     let deleted = time::to_unix(range["metadata"]["deletionTimestamp"].str()).unwrap_or_default();
@@ -45,15 +42,14 @@ pub(super) fn plan(range: &Object, ranges: &[Arc<Object>], addresses: &[Arc<Obje
     }
 }
 
-fn nets(range: &Object) -> Vec<Net> {
-    range["spec"]["cidrs"].list().iter().filter_map(|text| text.str().parse().ok()).collect()
+fn blocks(range: &Object) -> Vec<Block> {
+    range["spec"]["cidrs"].list().iter().filter_map(|text| Block::parse_sloppy(text.str())).collect()
 }
 
 /// The address that a service has; none if somebody else looks after it.
-fn address(object: &Object) -> Option<Net> {
+fn address(object: &Object) -> Option<IpAddr> {
     let ours = object.label("ipaddress.kubernetes.io/managed-by") == Some("ipallocator.k8s.io");
-    let bits = if object.name().contains(':') { 128 } else { 32 };
-    format!("{}/{bits}", object.name()).parse().ok().filter(|_| ours)
+    object.name().parse().ok().filter(|_| ours)
 }
 
 #[cfg(test)]

@@ -3,7 +3,9 @@
 //! Kubernetes: old fields once took addresses with leading zeros and IPv4 in IPv6 clothes. Such values are refused
 //! now unless they were stored before, but the reason given depends on whether the old parser took them.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
+
+pub use crate::address::{Block, parse_sloppy};
 
 /// An address in the one way to write it.
 pub fn is_ip(text: &str) -> Vec<String> {
@@ -83,23 +85,6 @@ pub fn cidr_warnings(path: impl std::fmt::Display, text: &str) -> Vec<String> {
 const NO_IP: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 const NO_CIDR: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
 
-/// Reads an address as Go once did: numbers may have leading zeros.
-pub fn parse_sloppy(text: &str) -> Option<IpAddr> {
-    text.parse().ok().or_else(|| without_zeros(text).parse().ok())
-}
-
-/// The text with every number that is longer than it may be stripped of its leading zeros.
-fn without_zeros(text: &str) -> String {
-    let is_number_end = |char: char| matches!(char, ':' | '.');
-    let strip = |part: &str| {
-        let end = if part.ends_with(is_number_end) { part.len() - 1 } else { part.len() };
-        let digits = part[..end].trim_start_matches('0');
-        let zero = if end > 0 && digits.is_empty() { "0" } else { "" };
-        format!("{zero}{digits}{}", &part[end..])
-    };
-    text.split_inclusive(is_number_end).map(strip).collect()
-}
-
 fn strict(text: &str, ip: IpAddr) -> Vec<String> {
     let mut wrong = Vec::new();
     if text.parse::<IpAddr>().is_err() {
@@ -121,42 +106,7 @@ fn canonical(ip: IpAddr) -> String {
     mapped(ip).unwrap_or(ip).to_string()
 }
 
-/// An address and how many of its bits name the network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Block {
-    /// The address as it was written.
-    pub ip: IpAddr,
-    /// The length of the network's part, in bits.
-    pub prefix: u32,
-}
-
 impl Block {
-    /// Reads `10.0.0.0/24`, with leading zeros where Go once took them.
-    pub fn parse_sloppy(text: &str) -> Option<Block> {
-        let (ip, prefix) = text.split_once('/')?;
-        let block = Block { ip: parse_sloppy(ip)?, prefix: prefix.parse().ok()? };
-        let digits = prefix.bytes().all(|byte| byte.is_ascii_digit());
-        (digits && block.prefix <= block.width()).then_some(block)
-    }
-
-    /// The first address of the block.
-    pub fn network(&self) -> IpAddr {
-        let mask = u128::MAX.checked_shl(self.width() - self.prefix).unwrap_or(0);
-        match self.ip {
-            IpAddr::V4(ip) => IpAddr::V4((u32::from(ip) & mask as u32).into()),
-            IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from(u128::from(ip) & mask)),
-        }
-    }
-
-    /// Whether `ip` is in the block.
-    pub fn contains(&self, ip: IpAddr) -> bool {
-        ip.is_ipv4() == self.ip.is_ipv4() && Block { ip, ..*self }.network() == self.network()
-    }
-
-    fn width(&self) -> u32 {
-        if self.ip.is_ipv4() { 32 } else { 128 }
-    }
-
     fn canonical(&self) -> String {
         format!("{}/{}", canonical(self.network()), self.prefix)
     }
@@ -225,13 +175,5 @@ mod tests {
     fn a_new_field_takes_only_the_canonical_spelling() {
         check(is_ip, &[("FE80::1", "must be in canonical form (\"fe80::1\")"), ("::1", ""), ("0.0.0.0", "")]);
         check(is_cidr, &[("FE80::/10", "must be in canonical form (\"fe80::/10\")"), ("0.0.0.0/0", "")]);
-    }
-
-    #[test]
-    fn a_block_contains_its_addresses() {
-        let block = Block::parse_sloppy("10.1.2.3/24").unwrap();
-        assert!(block.contains("10.1.2.200".parse().unwrap()));
-        assert!(!block.contains("10.1.3.0".parse().unwrap()));
-        assert!(!block.contains("::1".parse().unwrap()));
     }
 }

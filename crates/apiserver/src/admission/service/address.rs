@@ -3,10 +3,10 @@
 //! The services are the book; their addresses follow it. After every write of a service that has or had an address,
 //! the objects are brought in line with what is stored: so they are right however the write ended.
 
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::Method;
+use mizzen_object::address::{family, parse_sloppy};
 use mizzen_object::{Value, value};
 use mizzen_registry::{CreateOptions, DeleteOptions, Key, ListOptions, NoGate, Resource};
 
@@ -91,9 +91,10 @@ fn is_ours(address: &Value) -> bool {
     address["metadata"]["labels"][MANAGED_BY].str() == ALLOCATOR
 }
 
+/// In the one way to write them: there may be several.
 fn addresses_of(service: &Value) -> Vec<String> {
-    let addresses = service["spec"]["clusterIPs"].list().iter().map(Value::str);
-    addresses.filter(|address| !matches!(*address, "" | "None")).map(String::from).collect()
+    let addresses = service["spec"]["clusterIPs"].list().iter();
+    addresses.filter_map(|address| parse_sloppy(address.str())).map(|address| address.to_string()).collect()
 }
 
 /// Makes one address an object if the service has it, and no object if not.
@@ -123,10 +124,6 @@ fn is_of(address: &Value, service: &Key) -> bool {
 }
 
 async fn make(server: &Arc<Inner>, addresses: &Resource, service: &Key, address: &str) {
-    let family = match address.parse() {
-        Ok(IpAddr::V6(_)) => "IPv6",
-        _ => "IPv4",
-    };
     let mut object = value!({
         "metadata": { "name": address },
         "spec": { "parentRef": {
@@ -134,7 +131,7 @@ async fn make(server: &Arc<Inner>, addresses: &Resource, service: &Key, address:
         } }
     });
     let labels = object.entry("metadata").entry("labels");
-    labels.set(FAMILY, family);
+    labels.set(FAMILY, address.parse().map_or("IPv4", family));
     labels.set(MANAGED_BY, ALLOCATOR);
     let path = ResourcePath {
         group: GROUP.into(),

@@ -11,18 +11,19 @@ mod address;
 mod range;
 
 use std::collections::HashSet;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mizzen_kinds::allocate::{self, AllocateError, Exhausted, Pool};
+use mizzen_object::address::{Block, family};
 use mizzen_object::seam::Random;
 use mizzen_object::{Status, Value};
-use mizzen_registry::{Key, Registry, Resource};
+use mizzen_registry::{Key, Resource};
 
 pub(super) use address::Addresses;
 pub(crate) use address::follow_all;
 
-use crate::catalog::Catalog;
+use crate::server::Inner;
 use crate::verbs::Call;
 
 /// The range of node ports.
@@ -89,8 +90,9 @@ pub(super) fn allocate(
 ) -> Result<(), Status> {
     claim.reset();
     let addresses = address::resource(call.server).ok_or_else(Status::no_such_resource)?;
-    let (registry, catalog) = (&call.server.registry, &call.server.catalog);
-    let mut pool = Ranges { registry, catalog, services: call.resource, addresses: &addresses, claim };
+    let families = call.server.options.service_ranges.iter().map(|range| family(range.ip)).collect();
+    let mut pool =
+        Ranges { server: call.server, services: call.resource, addresses: &addresses, families, claim };
     allocate::allocate(service, old, &mut pool).map_err(|error| match error {
         AllocateError::Invalid(violations) => {
             Status::invalid(&call.resource.kind().gvk, service["metadata"]["name"].str(), &violations)
@@ -102,16 +104,17 @@ pub(super) fn allocate(
 
 /// The cluster's ranges.
 struct Ranges<'a> {
-    registry: &'a Registry,
-    catalog: &'a Catalog,
+    server: &'a Inner,
     services: &'a Resource,
     addresses: &'a Resource,
+    families: Vec<&'static str>,
     claim: &'a mut Claim,
 }
 
 impl Ranges<'_> {
-    fn claim_address(&mut self, address: &str) -> bool {
-        let (registry, services, addresses) = (self.registry, self.services, self.addresses);
+    fn claim_address(&mut self, address: IpAddr) -> bool {
+        let (registry, services, addresses) = (&self.server.registry, self.services, self.addresses);
+        let address = &address.to_string();
         // Somebody may also have made an address by hand.
         let taken = || {
             registry.is_taken(services, ADDRESS, address)
@@ -121,7 +124,7 @@ impl Ranges<'_> {
     }
 
     fn claim_port(&mut self, port: i64) -> bool {
-        let (registry, services, text) = (self.registry, self.services, port.to_string());
+        let (registry, services, text) = (&self.server.registry, self.services, port.to_string());
         let taken = || {
             registry.is_taken(services, NODE_PORT, &text) || registry.is_taken(services, HEALTH_PORT, &text)
         };
@@ -131,27 +134,27 @@ impl Ranges<'_> {
 
 impl Pool for Ranges<'_> {
     fn families(&self) -> &[&'static str] {
-        &["IPv4"]
+        &self.families
     }
 
-    fn take_address(&mut self, _family: &str, wanted: Option<&str>) -> Result<String, Exhausted> {
-        let ranges = range::ready(self.registry, self.catalog);
+    fn take_address(&mut self, wanted_family: &str, wanted: Option<&str>) -> Result<String, Exhausted> {
+        let mut ranges = range::ready(self.server);
+        ranges.retain(|range| family(range.ip) == wanted_family);
         if let Some(wanted) = wanted {
-            let gives = |address: Ipv4Addr| ranges.iter().any(|range| range.gives(address));
-            if !wanted.parse().is_ok_and(gives) {
+            let given = |address: &IpAddr| ranges.iter().any(|range| range.gives(*address));
+            let Some(address) = wanted.parse().ok().filter(given) else {
                 let message = "the provided network does not match the current range";
                 return Err(Exhausted::Refused(message.into()));
-            }
-            return match self.claim_address(wanted) {
+            };
+            return match self.claim_address(address) {
                 true => Ok(wanted.into()),
                 false => Err(Exhausted::Refused("provided IP is already allocated".into())),
             };
         }
-        let start = random(self.registry.random());
-        let mut addresses =
-            ranges.iter().flat_map(|range| range.from(start)).map(|address| address.to_string());
-        let free = addresses.find(|address| self.claim_address(address));
-        free.ok_or_else(|| Exhausted::Full("range is full".into()))
+        let start = random(self.server.registry.random());
+        let mut addresses = ranges.iter().flat_map(|range: &Block| range::from(*range, start.into()));
+        let free = addresses.find(|address| self.claim_address(*address));
+        free.map(|address| address.to_string()).ok_or_else(|| Exhausted::Full("range is full".into()))
     }
 
     fn take_port(&mut self, wanted: Option<i64>) -> Result<i64, Exhausted> {
@@ -168,14 +171,15 @@ impl Pool for Ranges<'_> {
                 false => Err(Exhausted::Refused("provided port is already allocated".into())),
             };
         }
-        let (start, count) = (i64::from(random(self.registry.random())), high - low + 1);
+        let count = high - low + 1;
+        let start = (random(self.server.registry.random()) % count as u64) as i64;
         let mut ports = (0..count).map(|step| low + (start + step) % count);
         ports.find(|port| self.claim_port(*port)).ok_or_else(|| Exhausted::Full("range is full".into()))
     }
 }
 
-fn random(random: &dyn Random) -> u32 {
-    let mut bytes = [0; 4];
+fn random(random: &dyn Random) -> u64 {
+    let mut bytes = [0; 8];
     random.fill(&mut bytes);
-    u32::from_le_bytes(bytes) % 65_536
+    u64::from_le_bytes(bytes)
 }

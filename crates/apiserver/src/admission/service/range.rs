@@ -1,30 +1,26 @@
 //! Which addresses may services have? Those of every range that is ready and stays.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use mizzen_object::Value;
-use mizzen_registry::{ListOptions, Registry};
+use mizzen_object::address::Block;
+use mizzen_registry::ListOptions;
 
-use crate::catalog::Catalog;
+use crate::server::Inner;
 
-/// Addresses that begin alike.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Range {
-    first: u32,
-    size: u32,
-}
-
-/// The range of a cluster whose ranges nobody has written down: 10.0.0.0/24.
-const STANDARD: Range = Range { first: u32::from_be_bytes([10, 0, 0, 0]), size: 256 };
 /// One of so many addresses is left to those who ask for one, within these bounds.
-const SHARE: u32 = 16;
-const LEFT: std::ops::RangeInclusive<u32> = 16..=256;
+const SHARE: u128 = 16;
+const LEFT: std::ops::RangeInclusive<u128> = 16..=256;
+/// How long the prefix of a range of IPv6 must be.
+const V6_PREFIX: u32 = 64;
 
-/// All ranges that addresses can be had of.
-pub(super) fn ready(registry: &Registry, catalog: &Catalog) -> Vec<Range> {
-    let resource = catalog.get("networking.k8s.io", "v1", "servicecidrs");
-    let found = resource.and_then(|resource| registry.list(&resource, &ListOptions::default()).ok());
-    let Some(found) = found.filter(|found| !found.items.is_empty()) else { return vec![STANDARD] };
+/// All ranges that addresses can be had of; those that the server was told if nobody has written down any.
+pub(super) fn ready(server: &Inner) -> Vec<Block> {
+    let resource = server.catalog.get("networking.k8s.io", "v1", "servicecidrs");
+    let found = resource.and_then(|resource| server.registry.list(&resource, &ListOptions::default()).ok());
+    let Some(found) = found.filter(|found| !found.items.is_empty()) else {
+        return server.options.service_ranges.clone();
+    };
     let found = found.items.iter().map(|object| object.value()).filter(is_ready);
     found.flat_map(|range| of(&range)).collect()
 }
@@ -37,37 +33,22 @@ fn is_ready(range: &Value) -> bool {
         && condition.is_none_or(|condition| condition["status"].str() == "True")
 }
 
-/// Services have addresses of IPv4 only.
-fn of(range: &Value) -> Vec<Range> {
-    range["spec"]["cidrs"].list().iter().filter_map(|text| Range::parse(text.str())).collect()
+fn of(range: &Value) -> Vec<Block> {
+    let blocks = range["spec"]["cidrs"].list().iter().filter_map(|text| Block::parse_sloppy(text.str()));
+    blocks.filter(|block| block.ip.is_ipv4() || block.prefix >= V6_PREFIX).collect()
 }
 
-impl Range {
-    fn parse(text: &str) -> Option<Range> {
-        let (first, prefix) = text.split_once('/')?;
-        let (first, prefix): (Ipv4Addr, u32) = (first.parse().ok()?, prefix.parse().ok()?);
-        let size = 1u32.checked_shl(32u32.checked_sub(prefix)?)?;
-        Some(Range { first: u32::from(first) & !(size - 1), size })
-    }
-
-    /// Whether services get this address from it: not the first, which is the network's own, nor the last, which is
-    /// everybody's.
-    pub fn gives(self, address: Ipv4Addr) -> bool {
-        let offset = u32::from(address).wrapping_sub(self.first);
-        offset > 0 && offset < self.size - 1
-    }
-
-    /// Every address from somewhere on. The first ones come last: people ask for them.
-    pub fn from(self, start: u32) -> impl Iterator<Item = Ipv4Addr> {
-        let usable = self.size.saturating_sub(2);
-        let left = match self.size {
-            few if few < *LEFT.start() => 0,
-            size => (size / SHARE).clamp(*LEFT.start(), *LEFT.end()).min(usable),
-        };
-        let around = move |n: u32| (0..n).map(move |step| (start % n.max(1) + step) % n);
-        let offsets = around(usable - left).map(move |offset| left + offset).chain(around(left));
-        offsets.map(move |offset| Ipv4Addr::from(self.first + 1 + offset))
-    }
+/// Every address that a range gives, from somewhere on. The first ones come last: people ask for them.
+pub(super) fn from(range: Block, start: u128) -> impl Iterator<Item = IpAddr> {
+    let hosts = range.hosts();
+    let n_hosts = hosts.end - hosts.start;
+    let left = match range.size() {
+        few if few <= *LEFT.start() => 0,
+        size => (size / SHARE).clamp(*LEFT.start(), *LEFT.end()),
+    };
+    let around = move |n: u128| (0..n).map(move |step| (start % n + step) % n);
+    let offsets = around(n_hosts - left).map(move |offset| left + offset).chain(around(left));
+    offsets.map(move |offset| range.nth(hosts.start + offset))
 }
 
 #[cfg(test)]
@@ -75,31 +56,44 @@ mod tests {
     use super::*;
     use mizzen_object::value;
 
-    #[test]
-    fn addresses_at_the_beginning_are_given_last() {
-        let range = Range::parse("10.0.0.0/24").unwrap();
-        let all: Vec<u8> = range.from(1000).map(|address| address.octets()[3]).collect();
-        assert_eq!(all.len(), 254);
-        assert!(all[..238].iter().all(|last| *last > 16), "{all:?}");
-        let small: Vec<String> =
-            Range::parse("10.1.0.8/30").unwrap().from(1).map(|address| address.to_string()).collect();
-        assert_eq!(small, ["10.1.0.10", "10.1.0.9"]);
-        assert_eq!(Range::parse("10.1.0.8/32").unwrap().from(7).count(), 0);
+    fn block(text: &str) -> Block {
+        Block::parse_sloppy(text).unwrap()
+    }
+
+    /// The offsets of all addresses that a range gives, in the order in which it does.
+    fn given(range: &str, start: u128) -> Vec<u128> {
+        let range = block(range);
+        from(range, start).map(|address| range.offset(address).unwrap()).collect()
     }
 
     #[track_caller]
-    fn check(range: &str, address: &str, expected: bool) {
-        assert_eq!(Range::parse(range).unwrap().gives(address.parse().unwrap()), expected);
+    fn check(range: &str, n_all: usize, n_left: u128) {
+        let all = given(range, 1000);
+        assert_eq!(all.len(), n_all, "{range}");
+        let (upper, lower) = all.split_at(n_all - n_left as usize);
+        assert!(upper.iter().all(|offset| *offset > n_left), "{range}: {upper:?}");
+        assert!(lower.iter().all(|offset| (1..=n_left).contains(offset)), "{range}: {lower:?}");
     }
 
     #[test]
-    fn the_first_and_the_last_address_are_never_given() {
-        check("10.1.0.0/24", "10.1.0.1", true);
-        check("10.1.0.0/24", "10.1.0.254", true);
-        check("10.1.0.0/24", "10.1.0.0", false);
-        check("10.1.0.0/24", "10.1.0.255", false);
-        check("10.1.0.0/24", "10.2.0.1", false);
-        check("10.1.0.8/32", "10.1.0.8", false);
+    fn addresses_at_the_beginning_are_given_last() {
+        check("10.0.0.0/24", 254, 16);
+        check("10.0.0.0/16", 65_534, 256);
+        check("10.0.0.0/27", 30, 16);
+        check("10.0.0.0/28", 14, 0);
+        check("fd00::/120", 255, 16);
+        check("fd00::/123", 31, 16);
+        check("fd00::/124", 15, 0);
+        assert_eq!(given("10.1.0.8/30", 1), [2, 1]);
+        assert_eq!(given("10.1.0.8/32", 7), [0; 0]);
+        assert_eq!(given("fd00::8/128", 7), [0; 0]);
+    }
+
+    #[test]
+    fn a_huge_range_is_not_gone_through() {
+        let mut all = from(block("fd00::/64"), u128::from(u64::MAX) - 258);
+        assert_eq!(all.next().unwrap().to_string(), "fd00::ffff:ffff:ffff:fffe");
+        assert_eq!(all.nth(1).unwrap().to_string(), "fd00::101");
     }
 
     #[test]
@@ -107,6 +101,11 @@ mod tests {
         assert!(is_ready(&value!({})));
         assert!(!is_ready(&value!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})));
         assert!(!is_ready(&value!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}})));
-        assert_eq!(of(&value!({"spec": {"cidrs": ["fd00::/64"]}})), []);
+    }
+
+    #[test]
+    fn a_range_of_ipv6_that_is_too_large_gives_nothing() {
+        let ranges = value!({"spec": {"cidrs": ["10.0.0.0/8", "fd00::/63", "fd00::/64"]}});
+        assert_eq!(of(&ranges), [block("10.0.0.0/8"), block("fd00::/64")]);
     }
 }

@@ -8,6 +8,7 @@ mod encryption;
 mod fairness;
 mod oidc;
 mod service_accounts;
+mod services;
 mod serving;
 mod trust;
 
@@ -25,6 +26,7 @@ use authorization::AuthorizationArgs;
 use encryption::EncryptionArgs;
 use fairness::FairnessArgs;
 use service_accounts::ServiceAccountArgs;
+use services::ServiceArgs;
 use serving::ServingArgs;
 use trust::TrustArgs;
 
@@ -69,6 +71,8 @@ pub struct ServerArgs {
     pub audit: AuditArgs,
     #[command(flatten)]
     pub serving: ServingArgs,
+    #[command(flatten)]
+    pub services: ServiceArgs,
 }
 
 impl ServerArgs {

@@ -1,5 +1,6 @@
 //! Addresses of a service and their families: what fits together, and what may change.
 
+use mizzen_object::address::family;
 use mizzen_object::validate::ip;
 use mizzen_object::{Path, Value, Violations};
 
@@ -113,7 +114,7 @@ fn is_dual_stack(addresses: &[Value]) -> bool {
 
 /// The family of an address; whatever is no address of version 6 counts as version 4.
 pub(super) fn family_of(address: &str) -> &'static str {
-    if ip::parse_sloppy(address).is_some_and(|ip| ip.is_ipv6()) { "IPv6" } else { "IPv4" }
+    ip::parse_sloppy(address).map_or("IPv4", family)
 }
 
 fn change_of_addresses(spec: &Value, old_spec: &Value, violations: &mut Violations) {

@@ -149,7 +149,7 @@ fn validate_block(block: &Value, path: &Path, known: &[&str], violations: &mut V
         let path = path.index(index);
         validate_range(except.str(), known, &path, violations);
         let part = Block::parse_sloppy(except.str());
-        let inside = part.map(|part| range.contains(part.network()) && range.prefix < part.prefix);
+        let inside = part.map(|part| range.contains_block(&part) && range.prefix < part.prefix);
         if inside == Some(false) {
             violations.invalid(path, except.str(), "must be a strict subset of `cidr`");
         }

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::address::Block;
 use crate::json::quote;
-use crate::validate::ip::Block;
 
 /// Reads an address as the library takes it: without a zone, and not IPv4 in IPv6 clothes.
 pub fn parse(text: &str) -> Result<IpAddr, String> {
@@ -45,9 +45,9 @@ fn read_block(text: &str) -> Result<Block, String> {
     if !is_number || bits.len() > 1 && bits.starts_with('0') || bits.len() > 18 {
         return Err(format!("bad bits after slash: {}", quote(bits)));
     }
-    let width = if ip.is_ipv4() { 32 } else { 128 };
-    match bits.parse().ok().filter(|prefix| *prefix <= width) {
-        Some(prefix) => Ok(Block { ip, prefix }),
+    let block = |prefix| Block { ip, prefix };
+    match bits.parse().map(block).ok().filter(|block| block.prefix <= block.width()) {
+        Some(block) => Ok(block),
         None => Err("prefix length out of range".into()),
     }
 }
@@ -205,9 +205,4 @@ pub fn is_link_local_unicast(ip: IpAddr) -> bool {
 pub fn is_global_unicast(ip: IpAddr) -> bool {
     let is_odd = ip.is_unspecified() || ip.is_loopback() || ip.is_multicast() || is_link_local_unicast(ip);
     !is_odd && ip != IpAddr::V4(Ipv4Addr::BROADCAST)
-}
-
-/// Whether every address of `inner` is in `outer`.
-pub fn contains_block(outer: &Block, inner: &Block) -> bool {
-    outer.contains(inner.ip) && outer.prefix <= inner.prefix
 }

@@ -2,15 +2,13 @@
 
 use std::net::IpAddr;
 
-use super::ip::{
-    contains_block, is_global_unicast, is_link_local_multicast, is_link_local_unicast, parse, parse_block,
-};
+use super::ip::{is_global_unicast, is_link_local_multicast, is_link_local_unicast, parse, parse_block};
 use super::{cost, opaque, text};
+use crate::address::Block;
 use crate::cel::{
     CallEstimate, EvalError, Library, Node, Opaque, Outcome, Range, Site, Sizing, TRAVERSAL, Type, Value,
     scale,
 };
-use crate::validate::ip::Block;
 
 /// An address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +47,7 @@ impl Opaque for Block {
     }
 
     fn text(&self) -> Option<String> {
-        Some(format!("{}/{}", self.ip, self.prefix))
+        Some(self.to_string())
     }
 }
 
@@ -124,7 +122,7 @@ pub fn cidr_library() -> Library {
         "masked" { member "cidr_masked" (cidr()) -> cidr() => masked; }
         "string" {
             global "cidr_to_string" (cidr()) -> String =>
-                |_, it| Ok(block(it, 0)?.text().unwrap_or_default().into());
+                |_, it| Ok(block(it, 0)?.to_string().into());
         }
     };
     Library::new("kubernetes.net.cidr", (1, 30), functions).with_types(vec![cidr()])
@@ -175,12 +173,12 @@ fn contains_ip_text<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
 }
 
 fn contains_cidr<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
-    Ok(contains_block(block(arguments, 0)?, block(arguments, 1)?).into())
+    Ok(block(arguments, 0)?.contains_block(block(arguments, 1)?).into())
 }
 
 fn contains_cidr_text<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     let inner = read_block(text(arguments, 1)?)?;
-    Ok(contains_block(block(arguments, 0)?, &inner).into())
+    Ok(block(arguments, 0)?.contains_block(&inner).into())
 }
 
 fn cost_ip(arguments: &[Value], _: &Value) -> u64 {

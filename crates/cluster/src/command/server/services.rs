@@ -1,0 +1,73 @@
+//! Which addresses do services have?
+
+use clap::Args;
+use mizzen_object::address::Block;
+
+use crate::compose::ComposeError;
+
+/// The least that the range must have from which services usually get addresses.
+const LEAST_SIZE: u128 = 8;
+/// How long the prefix of a range of IPv6 must be.
+const V6_PREFIX: u32 = 64;
+
+/// The arguments of services.
+#[derive(Args, Clone)]
+pub struct ServiceArgs {
+    /// Give services addresses of this range, or of two, one of each family; the first is the usual one
+    #[arg(long, value_name = "RANGES", value_delimiter = ',', default_value = "10.0.0.0/24")]
+    service_cluster_ip_range: Vec<String>,
+}
+
+impl ServiceArgs {
+    /// The ranges: one of each family.
+    pub fn ranges(&self) -> Result<Vec<Block>, ComposeError> {
+        ranges(&self.service_cluster_ip_range)
+            .map_err(|why| ComposeError::Configuration { file: "--service-cluster-ip-range".into(), why })
+    }
+}
+
+fn ranges(texts: &[String]) -> Result<Vec<Block>, String> {
+    let read = |text: &String| {
+        let block =
+            Block::parse_sloppy(text).ok_or_else(|| format!("{text:?} is not a range of addresses"))?;
+        Ok(Block { ip: block.network(), ..block })
+    };
+    let ranges: Vec<Block> = texts.iter().map(read).collect::<Result<_, String>>()?;
+    match ranges[..] {
+        [first] | [first, _] if first.size() < LEAST_SIZE => {
+            return Err(format!("{first} must have at least {LEAST_SIZE} addresses"));
+        }
+        [first, second] if first.width() == second.width() => {
+            return Err(format!("{first} and {second} must be of different families"));
+        }
+        [_] | [_, _] => {}
+        _ => return Err("there must be one range or two".into()),
+    }
+    match ranges.iter().find(|range| range.ip.is_ipv6() && range.prefix < V6_PREFIX) {
+        Some(large) => Err(format!("{large} is too large: the prefix must have at least {V6_PREFIX} bits")),
+        None => Ok(ranges),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(texts: &str, expected: &str) {
+        let texts: Vec<String> = texts.split(',').map(String::from).collect();
+        let shown = |ranges: Vec<Block>| ranges.iter().map(Block::to_string).collect::<Vec<_>>().join(",");
+        assert_eq!(ranges(&texts).map_or_else(|why| why, shown), expected);
+    }
+
+    #[test]
+    fn there_is_one_range_or_one_of_each_family() {
+        check("10.96.0.7/12", "10.96.0.0/12");
+        check("fd00::/108,10.0.0.0/16", "fd00::/108,10.0.0.0/16");
+        check("nonsense", "\"nonsense\" is not a range of addresses");
+        check("10.0.0.0/24,10.1.0.0/24", "10.0.0.0/24 and 10.1.0.0/24 must be of different families");
+        check("10.0.0.0/24,fd00::/64,fd01::/64", "there must be one range or two");
+        check("10.0.0.0/30", "10.0.0.0/30 must have at least 8 addresses");
+        check("10.0.0.0/24,fd00::/63", "fd00::/63 is too large: the prefix must have at least 64 bits");
+    }
+}
