@@ -75,7 +75,7 @@ pub(crate) fn object(
         .read(form, &request.body)?;
     let mut intake = judge(read, strictness)
         .map_err(|complaints| cannot_handle(&kind.gvk, &kind.gvk, &strict_error(&complaints)))?;
-    fill_defaults(kind, &mut intake.value);
+    complete(kind, &mut intake.value).map_err(|problem| cannot_handle(&kind.gvk, &kind.gvk, &problem))?;
     request.record.sent(&kind.gvk, &kind.root, &intake.value);
     Ok(intake)
 }
@@ -96,11 +96,13 @@ pub(crate) fn other(
     Ok(intake)
 }
 
-/// Fills in what nobody has said.
-pub(crate) fn fill_defaults(kind: &Kind, value: &mut Value) {
+/// Fills in what nobody has said; why that cannot be an object of the kind.
+pub(crate) fn complete(kind: &Kind, value: &mut Value) -> Result<(), String> {
+    kind.hooks.read(value)?;
     default::apply(&kind.root, value);
     kind.hooks.default(value);
     mizzen_object::schema::canonical(&kind.root, value);
+    Ok(())
 }
 
 /// Refuses, warns of or forgets complaints.

@@ -7,6 +7,8 @@ use mizzen_object::{Context, GroupVersionKind, Hooks, Str, Value, Violations};
 pub struct Behaviour {
     /// See [`Hooks::default`].
     pub default: fn(&mut Value),
+    /// See [`Hooks::read`].
+    pub read: fn(&mut Value) -> Result<(), String>,
     /// See [`Hooks::prepare`].
     pub prepare: fn(&mut Value, Option<&Value>, &Context),
     /// See [`Hooks::validate`].
@@ -35,6 +37,7 @@ impl Behaviour {
     /// A kind that data describes whole.
     pub const NONE: Behaviour = Behaviour {
         default: |_| {},
+        read: |_| Ok(()),
         prepare: |_, _, _| {},
         validate: |_, _, _, _| {},
         validate_unconverted: |_, _| {},
@@ -65,6 +68,10 @@ pub fn of(gvk: &GroupVersionKind) -> Behaviour {
 impl Hooks for Behaviour {
     fn default(&self, object: &mut Value) {
         (self.default)(object)
+    }
+
+    fn read(&self, object: &mut Value) -> Result<(), String> {
+        (self.read)(object)
     }
 
     fn prepare(&self, new: &mut Value, old: Option<&Value>, context: &Context) {

@@ -8,6 +8,7 @@ mod batch;
 mod behaviour;
 mod core;
 mod groups;
+mod number;
 mod pod;
 pub mod quota;
 pub mod references;

@@ -60,6 +60,12 @@ pub trait Hooks: Send + Sync {
     /// Fills what nobody has said, after the schema's own defaults. Runs whenever an object is decoded.
     fn default(&self, _object: &mut Value) {}
 
+    /// Puts what may be written in several ways into one, or says why it cannot be read at all. Runs whenever an
+    /// object is decoded, before defaults.
+    fn read(&self, _object: &mut Value) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Clears what the caller may not set and fills what only the server knows. On an update `old` is
     /// the object as stored. Status, generation and system metadata are the machine's business.
     fn prepare(&self, _new: &mut Value, _old: Option<&Value>, _context: &Context) {}

@@ -65,8 +65,7 @@ impl Applied<'_> {
     async fn applied(&mut self, current: Option<&Value>) -> Result<Value, Status> {
         let kind = self.call.resource.kind();
         let merged = Owning::new(self.call).apply_any(current, &self.config).await?;
-        let mut object = typed(kind, merged)?;
-        intake::fill_defaults(kind, &mut object);
+        let mut object = self.typed(kind, merged)?;
         if current.is_none() {
             self.check_new(object.entry("metadata"))?;
         }
@@ -92,17 +91,22 @@ impl Applied<'_> {
         metadata.remove("resourceVersion");
         Ok(())
     }
-}
 
-/// The merged object as one of its kind.
-fn typed(kind: &Kind, merged: Value) -> Result<Value, Status> {
-    let (metadata, gvk) = (&merged["metadata"], &kind.gvk);
-    let called = format!("{}/{}; {gvk}", metadata["namespace"].str(), metadata["name"].str());
-    let restored = restore(&kind.root, merged).map_err(|error| {
-        Status::unknown(format!(
-            "failed to convert new object ({called}) to proper version: unable to convert unstructured object to {gvk}: \
-             {error}"
-        ))
-    })?;
-    Ok(restored.value)
+    /// The merged object as one of its kind.
+    fn typed(&self, kind: &Kind, merged: Value) -> Result<Value, Status> {
+        let (metadata, gvk) = (&self.config["metadata"], &kind.gvk);
+        let called = || format!("{}/{}; {gvk}", metadata["namespace"].str(), metadata["name"].str());
+        let restored = restore(&kind.root, merged).map_err(|error| {
+            Status::unknown(format!(
+                "failed to convert new object ({}) to proper version: unable to convert unstructured object to {gvk}: \
+                 {error}",
+                called()
+            ))
+        })?;
+        let mut object = restored.value;
+        intake::complete(kind, &mut object).map_err(|problem| {
+            Status::unknown(format!("failed to convert to unversioned ({}): {problem}", called()))
+        })?;
+        Ok(object)
+    }
 }

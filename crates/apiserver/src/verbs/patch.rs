@@ -99,13 +99,23 @@ impl Patched<'_> {
         let intake = read(&self.call.server.catalog, &kind.gvk, &kind.root, outcome, self.strictness)?;
         self.warnings = intake.warnings;
         let mut object = intake.value;
-        intake::fill_defaults(kind, &mut object);
+        intake::complete(kind, &mut object).map_err(|problem| self.unfit(current, problem))?;
         set_namespace(self.call.path, object.entry("metadata"))?;
         self.call.check_name(&mut object)?;
         Owning::new(self.call).update_any(Some(current), &mut object).await;
         let write = admission::Write { call: self.call, old: Some(current), claim: &mut self.claim };
         admission::admit(write, &mut object).await?;
         Ok(object)
+    }
+
+    /// The document is patched once more, to be shown as it was.
+    fn unfit(&self, current: &Value, problem: String) -> Status {
+        match apply_patch(&self.call.resource.kind().root, self.form, &self.call.request.body, current) {
+            // Kubernetes: here it is converted by itself, and nobody says of what the problem is.
+            Ok(Outcome { shown: Some(_), .. }) => Status::unknown(problem),
+            Ok(Outcome { value, .. }) => invalid_patch(&json::to_string(&value), &problem),
+            Err(status) => status,
+        }
     }
 }
 

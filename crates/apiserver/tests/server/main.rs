@@ -30,5 +30,6 @@ mod race;
 mod service_account;
 mod time;
 mod token_webhook;
+mod unfit;
 mod watch;
 mod webhook;

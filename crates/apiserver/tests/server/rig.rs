@@ -80,7 +80,8 @@ impl Rig {
         self.call("APPLY", &format!("{path}?fieldManager={manager}"), body).await
     }
 
-    async fn call(&self, method: &str, path: &str, body: &str) -> Reply {
+    /// What the admin gets; the method may be a form of patches.
+    pub async fn call(&self, method: &str, path: &str, body: &str) -> Reply {
         self.call_as(User::master("admin"), &[], method, path, body).await
     }
 
@@ -137,6 +138,8 @@ impl Rig {
         let (method, media_type) = match method {
             "PATCH" => (method, "application/merge-patch+json"),
             "APPLY" => ("PATCH", "application/apply-patch+yaml"),
+            "JSON" => ("PATCH", "application/json-patch+json"),
+            "STRATEGIC" => ("PATCH", "application/strategic-merge-patch+json"),
             _ => (method, "application/json"),
         };
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));

@@ -9,6 +9,7 @@ use super::workload::{
     validate_selected, validate_share,
 };
 use crate::Behaviour;
+use crate::number;
 use crate::pod::{self, Options};
 
 /// Kubernetes: how often the template has changed, which was a field once and is an annotation now
@@ -16,7 +17,7 @@ use crate::pod::{self, Options};
 const GENERATION: &str = "deprecated.daemonset.template.generation";
 
 pub(super) fn behaviour() -> Behaviour {
-    Behaviour { default, prepare, validate, warnings, ..Behaviour::NONE }
+    Behaviour { default, read, prepare, validate, warnings, ..Behaviour::NONE }
 }
 
 fn default(set: &mut Value) {
@@ -37,6 +38,13 @@ fn default(set: &mut Value) {
     });
     spec.set_default("revisionHistoryLimit", 10);
     pod::default_template(spec.entry("template"));
+}
+
+fn read(set: &mut Value) -> Result<(), String> {
+    match set["metadata"]["annotations"].get(GENERATION) {
+        Some(text) => number::parse("ParseInt", text.str()).map(drop),
+        None => Ok(()),
+    }
 }
 
 fn prepare(new: &mut Value, old: Option<&Value>, context: &Context) {

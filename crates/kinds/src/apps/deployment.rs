@@ -9,12 +9,13 @@ use super::workload::{
     validate_share,
 };
 use crate::Behaviour;
+use crate::number;
 use crate::pod::{self, Options};
 
 const ROLLBACK: &str = "deprecated.deployment.rollback.to";
 
 pub(super) fn behaviour() -> Behaviour {
-    Behaviour { default, prepare, validate, warnings, ..Behaviour::NONE }
+    Behaviour { default, read, prepare, validate, warnings, ..Behaviour::NONE }
 }
 
 fn default(deployment: &mut Value) {
@@ -30,6 +31,23 @@ fn default(deployment: &mut Value) {
     spec.set_default("revisionHistoryLimit", 10);
     spec.set_default("progressDeadlineSeconds", 600);
     pod::default_template(spec.entry("template"));
+}
+
+/// Kubernetes: a number inside upstream, an annotation outside (pkg/apis/apps/v1/conversion.go).
+fn read(deployment: &mut Value) -> Result<(), String> {
+    let text = match deployment["metadata"]["annotations"].get(ROLLBACK) {
+        None => return Ok(()),
+        Some(text) => text.str().to_owned(),
+    };
+    let annotations = deployment.entry("metadata").entry("annotations");
+    if text.is_empty() {
+        annotations.remove(ROLLBACK);
+        return Ok(());
+    }
+    let revision = number::parse("ParseInt", &text)
+        .map_err(|why| format!("failed to parse annotation[{ROLLBACK}]={text} as int64: {why}"))?;
+    annotations.set(ROLLBACK, revision.to_string());
+    Ok(())
 }
 
 fn prepare(new: &mut Value, old: Option<&Value>, context: &Context) {

@@ -4,6 +4,7 @@ use mizzen_object::validate::{field, meta, names, selector};
 use mizzen_object::{Path, Value, Violations};
 
 use super::Options;
+use crate::number;
 
 /// Taints that do not keep a pod away.
 pub(crate) fn validate_tolerations(
@@ -59,26 +60,13 @@ fn validate_operator(
         "Exists" => {}
         "Lt" | "Gt" if options.comparing_tolerations => {
             field::all(names::is_decimal_integer(value), value, &path.child("value"), violations);
-            if let Some(detail) = unreadable(value) {
+            if let Err(detail) = number::parse("ParseInt", value) {
                 violations.invalid(path.child("value"), value, &detail);
             }
         }
         "Lt" | "Gt" => violations.not_supported(place, operator, &["Equal", "Exists", "Lt", "Gt"]),
         _ => violations.not_supported(place, operator, &["Equal", "Exists"]),
     }
-}
-
-/// What Go says about a text that is no number.
-fn unreadable(text: &str) -> Option<String> {
-    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let problem = match text.parse::<i64>() {
-        Ok(_) => return None,
-        Err(_) if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-            "value out of range"
-        }
-        Err(_) => "invalid syntax",
-    };
-    Some(format!("strconv.ParseInt: parsing {}: {problem}", mizzen_object::json::quote(text)))
 }
 
 /// How evenly pods shall be spread.

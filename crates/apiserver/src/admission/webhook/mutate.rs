@@ -168,7 +168,7 @@ impl Attributes<'_> {
         if self.other_root().is_some() {
             return Ok(object);
         }
-        intake::fill_defaults(kind, &mut object);
+        intake::complete(kind, &mut object).map_err(Status::internal)?;
         match kind.gvk == self.call.resource.kind().gvk {
             true => Ok(object),
             false => self.call.resource.turned(&object, resource).await,

@@ -5,9 +5,9 @@
 
 mod search;
 
-use mizzen_object::json::quote;
 use mizzen_object::time::{duration_nanos, zone};
 
+use crate::number;
 use search::Search;
 
 /// When something is due, again and again. Moments are seconds since 1970.
@@ -205,17 +205,9 @@ fn number_or_name(text: &str, bounds: &Bounds) -> Result<u64, String> {
 }
 
 fn number(text: &str) -> Result<u64, String> {
-    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-    match text.parse::<i64>() {
-        Ok(number) => {
-            u64::try_from(number).map_err(|_| format!("negative number ({number}) not allowed: {text}"))
-        }
-        Err(_) => {
-            let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-            let problem = if is_number { "value out of range" } else { "invalid syntax" };
-            Err(format!("failed to parse int from {text}: strconv.Atoi: parsing {}: {problem}", quote(text)))
-        }
-    }
+    let number =
+        number::parse("Atoi", text).map_err(|why| format!("failed to parse int from {text}: {why}"))?;
+    u64::try_from(number).map_err(|_| format!("negative number ({number}) not allowed: {text}"))
 }
 
 #[cfg(test)]
