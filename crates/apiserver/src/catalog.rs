@@ -300,9 +300,8 @@ fn path(plural: &str, subresource: &str) -> Str {
 
 /// Whether the kind's scope allows the path.
 fn fits(resource: &Resource, path: &ResourcePath) -> bool {
-    match (resource.kind().is_namespaced(), path.namespace.is_empty()) {
-        (true, true) => path.name.is_empty(),
-        (true, false) | (false, true) => true,
-        (false, false) => false,
+    match resource.kind().is_namespaced() {
+        true => path.placed || path.name.is_empty() && path.subresource.is_empty(),
+        false => !path.placed,
     }
 }

@@ -83,8 +83,10 @@ pub(crate) struct ResourcePath {
     pub version: Str,
     /// The plural name.
     pub resource: Str,
-    /// Empty where the path has none.
+    /// Empty where the path has none, or an empty one.
     pub namespace: Str,
+    /// Whether the path names a namespace, be it the empty one.
+    pub placed: bool,
     /// Empty for the whole collection.
     pub name: Str,
     pub subresource: Str,
@@ -102,7 +104,7 @@ impl Target {
         let trimmed = if health || path == "//" { path } else { path.strip_suffix('/').unwrap_or(path) };
         let page = || Target::Page(if trimmed.is_empty() { "/".into() } else { trimmed.into() });
         // Kubernetes: an encoded slash parts like any other.
-        let decoded = decode(trimmed);
+        let decoded = decode(path.trim_end_matches('/'));
         let parts: Vec<&str> = decoded.split('/').skip(1).collect();
         match parts.as_slice() {
             ["api", version, rest @ ..] if !rest.is_empty() => resource("", version, rest),
@@ -119,16 +121,17 @@ fn resource(group: &str, version: &str, rest: &[&str]) -> Target {
     };
     let (namespace, rest) = match rest {
         // `namespaces` is a collection, an object of it, and a prefix of everything inside.
-        ["namespaces", _, "status" | "finalize"] | ["namespaces"] | ["namespaces", _] => ("", rest),
-        ["namespaces", namespace, rest @ ..] => (*namespace, rest),
-        _ => ("", rest),
+        ["namespaces", _, "status" | "finalize"] | ["namespaces"] | ["namespaces", _] => (None, rest),
+        ["namespaces", namespace, rest @ ..] => (Some(*namespace), rest),
+        _ => (None, rest),
     };
     let part = |at: usize| rest.get(at).copied().unwrap_or_default();
     Target::Resource(ResourcePath {
         group: group.into(),
         version: version.into(),
         resource: part(0).into(),
-        namespace: namespace.into(),
+        namespace: namespace.unwrap_or_default().into(),
+        placed: namespace.is_some(),
         name: part(1).into(),
         subresource: part(2).into(),
         rest: rest.iter().skip(3).map(|part| part.to_string()).collect(),

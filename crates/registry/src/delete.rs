@@ -69,7 +69,7 @@ impl Registry {
         gate: &dyn Gate,
     ) -> Result<Deleted, Status> {
         loop {
-            let current = resource.find(key).await?.ok_or_else(|| resource.not_found(&key.name))?;
+            let current = resource.find(key).await?.ok_or_else(|| resource.missing(key))?;
             let record = current.record().expect("what was found is stored").clone();
             let old = resource.judged_value(&current);
             options.check_preconditions(resource, &old)?;

@@ -33,7 +33,7 @@ impl Registry {
         if wanted > self.store.revision().0 {
             return Err(too_large(wanted, self.store.revision()));
         }
-        resource.record(key).ok_or_else(|| resource.not_found(&key.name))
+        resource.record(key).ok_or_else(|| resource.missing(key))
     }
 
     /// The object, if it is there when every write that was under way is decided.

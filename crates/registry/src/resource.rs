@@ -252,6 +252,20 @@ impl Resource {
         self.space().snapshot().get(&key.stored()).cloned()
     }
 
+    /// What to say of a key at which nothing is. Kubernetes: in no namespace nothing is looked for
+    /// (registry/generic/registry/store.go).
+    pub(crate) fn missing(&self, key: &Key) -> Status {
+        self.check_namespace(&key.namespace).err().unwrap_or_else(|| self.not_found(&key.name))
+    }
+
+    /// Whether objects of this kind can be in this namespace.
+    pub fn check_namespace(&self, namespace: &str) -> Result<(), Status> {
+        match self.kind().is_namespaced() && namespace.is_empty() {
+            true => Err(Status::bad_request("Namespace parameter required.")),
+            false => Ok(()),
+        }
+    }
+
     pub(crate) async fn find(&self, key: &Key) -> Result<Option<Object>, Status> {
         match self.record(key) {
             Some(record) => Ok(Some(self.show_one(record).await?)),

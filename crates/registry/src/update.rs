@@ -95,6 +95,7 @@ impl Registry {
         gate: &dyn Gate,
         warnings: &mut Vec<String>,
     ) -> Result<Updated, Status> {
+        resource.check_namespace(&key.namespace)?;
         if !options.create {
             return Err(resource.not_found(&key.name));
         }

@@ -59,6 +59,7 @@ fn show(call: &Call, deleted: &Deleted, code: u16) -> Result<Answer, Status> {
 
 pub(crate) async fn delete_collection(call: &Call<'_>) -> Result<Answer, Status> {
     let Call { server, request, path, resource, .. } = call;
+    resource.check_namespace(&path.namespace)?;
     let list = options::list_options(resource.kind(), &path.namespace, &request.query)?;
     let options = options::delete_options(server, request, true)?;
     let checks = admission::Checks::new(call);

@@ -159,15 +159,19 @@ fn allowed(resource: &Resource, path: &ResourcePath, request: &Request, verb: &s
         name => &kind.subresource(name).ok_or_else(Status::no_such_resource)?.verbs,
     };
     let has = |verb: &str| verbs.iter().any(|known| known == verb);
+    let refused =
+        || Status::method_not_allowed("the server does not allow this method on the requested resource");
+    // Kubernetes: what has a part has a name, too, and an empty one is refused like any other that is wrong.
+    if !path.subresource.is_empty() && path.name.is_empty() {
+        let verb = if verb == "list" { "get" } else { verb };
+        return Err(if has(verb) { Status::bad_request("name must be provided") } else { refused() });
+    }
     // All namespaces together are there to be listed, and for nothing else.
-    if kind.is_namespaced() && path.namespace.is_empty() && !has("list") {
+    if kind.is_namespaced() && !path.placed && !has("list") {
         return Err(Status::no_such_resource());
     }
     // Creating in no namespace in particular is not possible.
-    let placed = verb != "create"
-        || !path.subresource.is_empty()
-        || !kind.is_namespaced()
-        || !path.namespace.is_empty();
+    let placed = verb != "create" || !path.subresource.is_empty() || !kind.is_namespaced() || path.placed;
     let whole = match verb {
         "create" => path.name.is_empty() || !path.subresource.is_empty(),
         "update" | "patch" => !path.name.is_empty(),
@@ -177,11 +181,11 @@ fn allowed(resource: &Resource, path: &ResourcePath, request: &Request, verb: &s
     // A list that cannot be watched says so itself.
     let known = has(verb) || verb == "watch" && !path.watch && has("list");
     let possible = method != "HEAD" && placed && whole && known;
-    let deletes_all = verb == "deletecollection" && kind.is_namespaced() && path.namespace.is_empty();
+    let deletes_all = verb == "deletecollection" && kind.is_namespaced() && !path.placed;
     if possible && !deletes_all && !(path.watch && method != "GET") {
         return Ok(());
     }
-    Err(Status::method_not_allowed("the server does not allow this method on the requested resource"))
+    Err(refused())
 }
 
 impl<'a> Call<'a> {

@@ -2,6 +2,7 @@
 
 mod network;
 mod own;
+mod paths;
 mod peer;
 mod rig;
 

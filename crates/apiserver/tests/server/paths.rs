@@ -1,0 +1,82 @@
+//! Where do odd paths lead? What a path leaves empty is there all the same.
+
+use crate::rig::Rig;
+
+const NO_NAME: (u16, &str) = (400, "name must be provided");
+const NO_NAMESPACE: (u16, &str) = (400, "Namespace parameter required.");
+const NO_METHOD: (u16, &str) = (405, "the server does not allow this method on the requested resource");
+const NOWHERE: (u16, &str) = (404, "the server could not find the requested resource");
+const FINE: (u16, &str) = (200, "");
+
+async fn check(path: &str, cases: &[(&str, (u16, &str))]) {
+    let rig = Rig::new().await;
+    for (method, (code, message)) in cases {
+        let reply = rig.call(method, path, "{}").await;
+        assert_eq!((reply.status, reply.message()), (*code, *message), "{method} {path}");
+    }
+}
+
+#[tokio::test]
+async fn a_part_of_nothing_in_particular_is_refused() {
+    for path in [
+        "/api/v1/namespaces/x/pods//status",
+        "/api/v1/namespaces//pods//status",
+        "/api/v1/nodes//status",
+        "/api/v1/namespaces//status",
+        "/apis/apps/v1/namespaces/default/deployments//scale",
+    ] {
+        let cases = [
+            ("GET", NO_NAME),
+            ("PUT", NO_NAME),
+            ("PATCH", NO_NAME),
+            ("JSON", NO_NAME),
+            ("APPLY", NO_NAME),
+            ("POST", NO_METHOD),
+            ("DELETE", NO_METHOD),
+        ];
+        check(path, &cases).await;
+    }
+    check("/api/v1/namespaces//finalize", &[("GET", NO_METHOD), ("PUT", NO_NAME), ("PATCH", NO_METHOD)])
+        .await;
+    check("/api/v1/namespaces/x/pods//binding", &[("GET", NO_METHOD), ("POST", NO_NAME)]).await;
+    for path in [
+        "/api/v1/namespaces/default/pods//foo",
+        "/api/v1/namespaces/default/foos//status",
+        "/api/v1/pods//status",
+    ] {
+        check(path, &[("GET", NOWHERE), ("PUT", NOWHERE), ("PATCH", NOWHERE), ("DELETE", NOWHERE)]).await;
+    }
+}
+
+#[tokio::test]
+async fn an_object_of_no_namespace_is_not_looked_for() {
+    let undeterminable =
+        (400, "the name of the object (p based on URL) was undeterminable: name must be provided");
+    let cases =
+        [("GET", NO_NAMESPACE), ("PATCH", NO_NAMESPACE), ("DELETE", NO_NAMESPACE), ("PUT", undeterminable)];
+    check("/api/v1/namespaces//pods/p", &cases).await;
+    let all = [("GET", FINE), ("DELETE", NO_NAMESPACE), ("PUT", NO_METHOD), ("PATCH", NO_METHOD)];
+    check("/api/v1/namespaces//pods", &all).await;
+    check("/api/v1/namespaces//nodes", &[("GET", NOWHERE), ("DELETE", NOWHERE)]).await;
+    check("/api/v1/pods/p", &[("GET", NOWHERE), ("DELETE", NOWHERE)]).await;
+}
+
+#[tokio::test]
+async fn nothing_is_made_in_no_namespace() {
+    let rig = Rig::new().await;
+    let body = r#"{"metadata":{"name":"one"}}"#;
+    let refused = rig.post("/api/v1/namespaces//configmaps", body).await.expect(422);
+    assert_eq!(refused.message(), "ConfigMap \"one\" is invalid: metadata.namespace: Required value");
+    let leases = "/apis/coordination.k8s.io/v1/namespaces//leases/one";
+    let refused = rig.put(leases, body).await.expect(400);
+    assert_eq!(refused.message(), NO_NAMESPACE.1);
+}
+
+#[tokio::test]
+async fn slashes_at_the_end_do_not_count() {
+    check("/api/v1/namespaces/default//", &[("GET", FINE)]).await;
+    check("/api/v1/namespaces/default/pods//", &[("GET", FINE), ("PUT", NO_METHOD), ("PATCH", NO_METHOD)])
+        .await;
+    check("/api/v1/namespaces/default//pods", &[("GET", NOWHERE)]).await;
+    check("/api/v1//pods", &[("GET", NOWHERE)]).await;
+}
