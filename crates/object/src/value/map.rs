@@ -78,6 +78,21 @@ impl Map {
         Some(value)
     }
 
+    /// Takes a member out at the same cost however many there are: the last one comes to its place.
+    pub fn swap_remove(&mut self, key: &str) -> Option<Value> {
+        let place = self.place(key)?;
+        let (key, value) = self.members.swap_remove(place);
+        match (&mut self.index, self.members.get(place)) {
+            (index, _) if self.members.len() <= ROW => *index = None,
+            (Some(index), moved) => {
+                index.remove(&key);
+                index.extend(moved.map(|(key, _)| (key.clone(), place)));
+            }
+            (None, _) => {}
+        }
+        Some(value)
+    }
+
     /// Keeps only the members that `keep` accepts.
     pub fn retain(&mut self, mut keep: impl FnMut(&str, &mut Value) -> bool) {
         self.members.retain_mut(|(key, value)| keep(key, value));
@@ -235,6 +250,19 @@ mod tests {
             check(&map, (0..n).filter(|number| *number != 1));
             map.retain(|_, value| value.int() % 2 == 0);
             check(&map, (0..n).filter(|number| number % 2 == 0));
+        }
+    }
+
+    #[test]
+    fn what_is_swapped_out_is_gone_and_the_last_takes_its_place() {
+        for n in [4, ROW, ROW + 1, ROW + 2, 100] {
+            let mut map = numbered(n);
+            assert_eq!(map.swap_remove("key-001"), Some(Value::Int(1)));
+            assert_eq!(map.swap_remove("key-001"), None);
+            check(&map, [0, n - 1].into_iter().chain(2..n - 1));
+            assert_eq!(map.swap_remove(&format!("key-{:03}", n - 2)), Some(Value::Int(n as i64 - 2)));
+            map.sort();
+            check(&map, (0..n).filter(|number| *number != 1 && *number != n - 2));
         }
     }
 

@@ -270,8 +270,9 @@ fn insert(container: Container, key: &str, value: Value) -> Result<(), String> {
 
 fn take(container: Container, key: &str) -> Result<Value, String> {
     match container {
+        // Its members come out sorted.
         Container::Map(map) => {
-            map.remove(key).ok_or_else(|| format!("Unable to remove nonexistent key: {key}: {MISSING}"))
+            map.swap_remove(key).ok_or_else(|| format!("Unable to remove nonexistent key: {key}: {MISSING}"))
         }
         Container::List(items) => {
             let index = position(key, items.len())?;
