@@ -40,6 +40,7 @@ mod recover;
 mod request;
 pub mod seams;
 mod server;
+mod signatures;
 mod token;
 mod types;
 mod verbs;

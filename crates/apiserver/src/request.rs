@@ -246,6 +246,16 @@ pub(crate) fn decode(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
+/// Headers for tests.
+#[cfg(test)]
+pub(crate) fn headers(list: &[(&'static str, &str)]) -> http::HeaderMap {
+    let mut headers = http::HeaderMap::new();
+    for (name, value) in list {
+        headers.append(*name, value.parse().unwrap());
+    }
+    headers
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

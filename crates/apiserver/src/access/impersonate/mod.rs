@@ -85,14 +85,7 @@ async fn find(server: &Inner, request: &Request, wanted: &User) -> Result<(User,
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn headers(list: &[(&'static str, &str)]) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        for (name, value) in list {
-            headers.append(*name, value.parse().unwrap());
-        }
-        headers
-    }
+    use crate::request::headers;
 
     #[test]
     fn headers_name_a_user_and_are_taken_away() {
