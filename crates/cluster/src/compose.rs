@@ -2,15 +2,16 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_apiserver::authenticate::Authorities;
+use mizzen_apiserver::authenticate::{Authorities, Trusted};
 use mizzen_apiserver::listen::listen;
 use mizzen_apiserver::metrics::Measured;
 use mizzen_apiserver::seams::{SystemRandom, WallClock};
-use mizzen_apiserver::{Identity, Options, PluginError, Plugins, Server};
+use mizzen_apiserver::{Admission, Http, Identity, Options, PluginError, Plugins, Server};
+use mizzen_object::address::Block;
 use mizzen_registry::Registry;
 use mizzen_store::{OpenError, Sealer, Store};
 use tokio::net::TcpListener;
@@ -18,13 +19,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use crate::bootstrap::{allow_migration, authentication, bootstrap};
-use crate::command::ServerArgs;
+use crate::command::{Authorized, ServerArgs};
 use crate::encryption::Encryption;
 use crate::kubeconfig::kubeconfig;
 use crate::log;
 use crate::loops::{self, Loops, Means};
 use crate::nodes::{self, Nodes};
-use crate::pki::{self, Authority, PkiError, Signed, make_private, write_private};
+use crate::pki::{self, Authority, PkiError, Protocol, Signed, make_private, write_private};
 use crate::token_key::TokenKey;
 use crate::token_tracking;
 
@@ -130,94 +131,149 @@ fn raise_file_limit() {
 
 async fn run(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
     let started = Instant::now();
-    let (protocol, http) = (args.serving.protocol()?, args.serving.http()?);
-    let plugins = args.admission.plugins(parts.plugins())?;
-    let admission = args.admission.configuration()?;
-    let service_ranges = args.services.ranges()?;
-    let authorized = args.authorization.authorization()?;
-    let directory = args.directory();
+    let chosen = Chosen::read(args, &parts)?;
     let listener = bind(args.bind_address, args.port).await?;
     let address = listener.local_addr()?;
-    let encryption = args.encryption.encryption().await?;
-    let store = open(directory.as_deref(), encryption.clone()).await?;
-    let authority = match &directory {
-        Some(directory) => Authority::open(directory)?,
-        None => Authority::in_memory()?,
-    };
-    let authority = Arc::new(authority);
-    let front_proxy = Authority::front_proxy(directory.as_deref())?;
-    let trust = args.trust.trust(&authority, &front_proxy)?;
-    let registry = Registry::new(store.clone(), Arc::new(WallClock), Arc::new(SystemRandom));
-    let token_key = Arc::new(args.service_accounts.signer(directory.as_deref())?);
-    let service_accounts = args.service_accounts.service_accounts()?;
-    let options = Options {
-        advertise: address.to_string(),
-        legacy_apis: args.legacy_apis,
-        request_timeout: args.serving.request_timeout(),
-        min_request_timeout: args.serving.min_request_timeout(),
-        http,
-        signer: Some(token_key.clone()),
-        front_proxy: Some(shown(front_proxy.front_proxy_client()?)),
-        kubelet_client: Some(shown(authority.kubelet_client()?)),
-        authentication: args.authentication.authentication(&registry, &service_accounts)?,
-        service_accounts,
-        authorization: authorized.authorization,
-        plugins,
-        admission,
-        health: args.encryption.health(encryption.as_ref()),
-        metrics: encryption.iter().map(|encryption| encryption.clone() as Arc<dyn Measured>).collect(),
-        audit: args.audit.setup()?,
-        concurrency: args.fairness.concurrency()?,
-        service_ranges: service_ranges.clone(),
-        ..Options::default()
-    };
-    let server = Server::new(registry.clone(), options);
-    server.start().await;
-    bootstrap(&server, &service_ranges, address.port(), &trust.trusted)
-        .await
-        .map_err(ComposeError::Bootstrap)?;
-    server.aggregate().await.map_err(ComposeError::Bootstrap)?;
+    let kept = Kept::open(args).await?;
+    let trust = args.trust.trust(&kept.authority, &kept.front_proxy)?;
+    let server = Server::new(kept.registry.clone(), options(args, &chosen, &kept, address)?);
+    furnish(&server, &chosen.service_ranges, address, &trust.trusted).await?;
 
-    let authorities = Authorities::new(&registry, &trust.trusted);
-    tokio::spawn(authentication::keep(server.clone(), trust.follow(&authorities)));
-    let own = authority.sign_server(&addresses(address.ip(), service_ranges[0].nth(1)))?;
-    let certificates = args.serving.certificates(&protocol, &own)?;
-    let tls = pki::server_config(authorities.clone(), protocol, certificates.clone())?;
+    let authorities = Authorities::new(&kept.registry, &trust.trusted);
+    let own = kept.authority.sign_server(&addresses(address.ip(), chosen.service_ranges[0].nth(1)))?;
+    let certificates = args.serving.certificates(&chosen.protocol, &own)?;
+    let tls = pki::server_config(authorities.clone(), chosen.protocol, certificates.clone())?;
     let stop = unready_first(server.clone(), stop_signal()?, args.serving.shutdown_delay_duration);
     let file = args.kubeconfig();
-    write_kubeconfig(&authority, address, &file, certificates.is_own())?;
+    write_kubeconfig(&kept.authority, address, &file, certificates.is_own())?;
+    tokio::spawn(authentication::keep(server.clone(), trust.follow(&authorities)));
     tokio::spawn(certificates.follow());
-    tokio::spawn(expire(registry));
-    tokio::spawn(allow_migration(server.clone()));
-    tokio::spawn(token_tracking::keep(server.clone()));
-    if let Some(encryption) = encryption.filter(|_| args.encryption.is_followed()) {
-        tokio::spawn(encryption.follow());
-    }
-    if let Some((file, known)) = authorized.file {
-        let server = server.clone();
-        tokio::spawn(async move { server.follow_authorization(&file, known).await });
-    }
+    keep_up(args, &server, &kept, chosen.authorized.file);
     let loops = match parts {
         Parts::Server => None,
-        Parts::Whole(whole) => Some(beside(&server, whole, authority, token_key).await?),
+        Parts::Whole(whole) => Some(beside(&server, whole, &kept).await?),
     };
     announce(address, &file, started);
     listen(server.clone(), listener, tls, authorities.identify(), stop, GRACE).await;
     drop(loops);
     server.close().await;
-    store.close().await;
+    kept.store.close().await;
     Ok(())
 }
 
-/// Starts all that runs beside the server, and waits until it knows what there is.
-async fn beside(
-    server: &Server,
-    whole: Whole,
+/// What arguments say that may be wrong, whatever else there is.
+struct Chosen {
+    protocol: Protocol,
+    http: Http,
+    plugins: Plugins,
+    admission: Admission,
+    authorized: Authorized,
+    service_ranges: Vec<Block>,
+}
+
+impl Chosen {
+    fn read(args: &ServerArgs, parts: &Parts) -> Result<Chosen, ComposeError> {
+        Ok(Chosen {
+            protocol: args.serving.protocol()?,
+            http: args.serving.http()?,
+            plugins: args.admission.plugins(parts.plugins())?,
+            admission: args.admission.configuration()?,
+            authorized: args.authorization.authorization()?,
+            service_ranges: args.services.ranges()?,
+        })
+    }
+}
+
+/// What is there again when the server is started again, if it has a directory.
+struct Kept {
+    encryption: Option<Arc<Encryption>>,
+    store: Store,
+    registry: Registry,
     authority: Arc<Authority>,
-    signer: Arc<TokenKey>,
-) -> io::Result<(Option<nodes::Running>, Loops)> {
+    front_proxy: Authority,
+    token_key: Arc<TokenKey>,
+}
+
+impl Kept {
+    async fn open(args: &ServerArgs) -> Result<Kept, ComposeError> {
+        let directory = args.directory();
+        let directory = directory.as_deref();
+        let encryption = args.encryption.encryption().await?;
+        let store = open(directory, encryption.clone()).await?;
+        let registry = Registry::new(store.clone(), Arc::new(WallClock), Arc::new(SystemRandom));
+        let authority = match directory {
+            Some(directory) => Authority::open(directory)?,
+            None => Authority::in_memory()?,
+        };
+        let front_proxy = Authority::front_proxy(directory)?;
+        let token_key = Arc::new(args.service_accounts.signer(directory)?);
+        Ok(Kept { encryption, store, registry, authority: Arc::new(authority), front_proxy, token_key })
+    }
+}
+
+fn options(
+    args: &ServerArgs,
+    chosen: &Chosen,
+    kept: &Kept,
+    address: SocketAddr,
+) -> Result<Options, ComposeError> {
+    let service_accounts = args.service_accounts.service_accounts()?;
+    let encryption = &kept.encryption;
+    Ok(Options {
+        advertise: address.to_string(),
+        legacy_apis: args.legacy_apis,
+        request_timeout: args.serving.request_timeout(),
+        min_request_timeout: args.serving.min_request_timeout(),
+        http: chosen.http.clone(),
+        signer: Some(kept.token_key.clone()),
+        front_proxy: Some(shown(kept.front_proxy.front_proxy_client()?)),
+        kubelet_client: Some(shown(kept.authority.kubelet_client()?)),
+        authentication: args.authentication.authentication(&kept.registry, &service_accounts)?,
+        service_accounts,
+        authorization: chosen.authorized.authorization.clone(),
+        plugins: chosen.plugins.clone(),
+        admission: chosen.admission.clone(),
+        health: args.encryption.health(encryption.as_ref()),
+        metrics: encryption.iter().map(|encryption| encryption.clone() as Arc<dyn Measured>).collect(),
+        audit: args.audit.setup()?,
+        concurrency: args.fairness.concurrency()?,
+        service_ranges: chosen.service_ranges.clone(),
+        ..Options::default()
+    })
+}
+
+/// Starts the server, and makes what every cluster has.
+async fn furnish(
+    server: &Server,
+    service_ranges: &[Block],
+    address: SocketAddr,
+    trusted: &Trusted,
+) -> Result<(), ComposeError> {
+    server.start().await;
+    let made = bootstrap(server, service_ranges, address.port(), trusted).await;
+    made.map_err(ComposeError::Bootstrap)?;
+    server.aggregate().await.map_err(ComposeError::Bootstrap)
+}
+
+/// What is done now and then, and when files change, as long as the server runs.
+fn keep_up(args: &ServerArgs, server: &Server, kept: &Kept, authorization: Option<(PathBuf, Vec<u8>)>) {
+    tokio::spawn(expire(kept.registry.clone()));
+    tokio::spawn(allow_migration(server.clone()));
+    tokio::spawn(token_tracking::keep(server.clone()));
+    if let Some(encryption) = kept.encryption.clone().filter(|_| args.encryption.is_followed()) {
+        tokio::spawn(encryption.follow());
+    }
+    if let Some((file, known)) = authorization {
+        let server = server.clone();
+        tokio::spawn(async move { server.follow_authorization(&file, known).await });
+    }
+}
+
+/// Starts all that runs beside the server, and waits until it knows what there is.
+async fn beside(server: &Server, whole: Whole, kept: &Kept) -> io::Result<(Option<nodes::Running>, Loops)> {
     let informers = loops::informers(server);
-    let nodes = whole.nodes.start(server, &authority, &informers).await?;
+    let nodes = whole.nodes.start(server, &kept.authority, &informers).await?;
+    let (authority, signer) = (kept.authority.clone(), kept.token_key.clone());
     let means = Means { authority, signer, pod_ranges: whole.pod_ranges };
     let loops = Loops::start(server, means, &informers);
     loops.synced().await;

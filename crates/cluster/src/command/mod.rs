@@ -15,5 +15,5 @@ pub use controllers::Controllers;
 pub use kubeconfig::Kubeconfig;
 pub use node::Node;
 pub use scheduler::Scheduler;
-pub use server::ServerArgs;
+pub use server::{Authorized, ServerArgs};
 pub use up::Up;

@@ -23,6 +23,7 @@ use admission::AdmissionArgs;
 use audit::AuditArgs;
 use authentication::AuthenticationArgs;
 use authorization::AuthorizationArgs;
+pub use authorization::Authorized;
 use encryption::EncryptionArgs;
 use fairness::FairnessArgs;
 use service_accounts::ServiceAccountArgs;
