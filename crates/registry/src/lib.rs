@@ -42,7 +42,9 @@ use std::sync::Arc;
 
 use mizzen_object::seam::{Clock, Random};
 use mizzen_object::time::{self, Moment};
-pub use mizzen_store::{Bounds, Options as StoreOptions, Record, Revision, Store};
+pub use mizzen_store::{
+    Bounds, Entry, Journal, OpenError, Options as StoreOptions, Record, Revision, Saved, Store,
+};
 
 /// The engine. Cheap to clone.
 #[derive(Clone)]

@@ -75,7 +75,8 @@ async fn a_patch_that_makes_an_object_unreadable_is_refused_as_its_form_demands(
     }
     let problem = "strconv.ParseInt: parsing \"x\": invalid syntax";
     check(patch(&rig, DAEMON_SET, "STRATEGIC", "x").await, 500, "", problem);
-    let applied = rig.apply(&format!("{}/d", collection(DAEMON_SET)), "m&force=true", &object(DAEMON_SET, "x")).await;
+    let applied =
+        rig.apply(&format!("{}/d", collection(DAEMON_SET)), "m&force=true", &object(DAEMON_SET, "x")).await;
     let message = format!("failed to convert to unversioned (/d; apps/v1, Kind=DaemonSet): {problem}");
     check(applied, 500, "", &message);
 }

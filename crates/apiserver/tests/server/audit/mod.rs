@@ -4,6 +4,7 @@ mod admission;
 mod connection;
 mod delivery;
 mod secrets;
+mod storage;
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -13,6 +14,7 @@ use mizzen_apiserver::audit::{Batch, Delivery, Format, LogFile, Mode, Policy, Se
 use mizzen_apiserver::authenticate::{Authentication, StaticTokens};
 use mizzen_apiserver::{Options, User};
 use mizzen_object::{Value, json, yaml};
+use mizzen_registry::Store;
 
 use crate::rig::{CONFIG_MAPS, Rig};
 
@@ -53,12 +55,16 @@ impl Audited {
     }
 
     async fn with(rules: &str, change: impl FnOnce(&mut LogFile), options: Options) -> Audited {
+        Audited::on(Store::in_memory(Default::default()), rules, change, options).await
+    }
+
+    async fn on(store: Store, rules: &str, change: impl FnOnce(&mut LogFile), options: Options) -> Audited {
         let directory = tempfile::tempdir().unwrap();
         let mut log = log_file(directory.path().join("audit.log"));
         change(&mut log);
         let path = log.path.clone();
         let setup = Setup { policy: policy(rules), log: Some(log), webhook: None };
-        let rig = Rig::with(Options { audit: Some(setup), ..options }).await;
+        let rig = Rig::on(store, Options { audit: Some(setup), ..options }).await;
         let audited = Audited { rig, path, read: Mutex::default(), _directory: directory };
         audited.text();
         audited

@@ -87,14 +87,19 @@ impl World {
         let mut options = controllers::Options::new(Arc::new(move |name| way.client(name)));
         (options.clock, options.chance) = (clock.clone(), chance.clone());
         let mut placing = scheduler::Options::new(self.client("scheduler"));
-        (placing.clock, placing.chance) = (clock.clone(), chance);
-        let mut nodes = node::Options::simulated(self.client("kubelet"), 2);
-        nodes.clock = clock;
+        (placing.clock, placing.chance) = (clock, chance);
         self.loops = Some(Loops {
             _controllers: controllers::start(options),
             _scheduler: scheduler::start(placing).unwrap(),
-            _nodes: JoinSet::from_iter([node::run(nodes)]),
+            _nodes: self.nodes("node", 2),
         });
+    }
+
+    /// Nodes, which fall silent when this is dropped.
+    pub fn nodes(&self, prefix: &str, n_nodes: usize) -> JoinSet<()> {
+        let mut nodes = node::Options::simulated(self.client("kubelet"), n_nodes);
+        (nodes.prefix, nodes.clock) = (prefix.into(), seam::told_by(self.clock));
+        JoinSet::from_iter([node::run(nodes)])
     }
 
     fn chance(&self) -> seam::Chance {
@@ -193,7 +198,7 @@ impl World {
     }
 
     /// Applies objects, as `kubectl apply --server-side` does.
-    async fn apply(&self, text: &str) {
+    pub async fn apply(&self, text: &str) {
         for text in text.split("---\n") {
             let object = Object(yaml::read(text.as_bytes()).unwrap().value);
             let path = format!("{}/{}?fieldManager=kubectl&force=true", collection(&object), object.name());
