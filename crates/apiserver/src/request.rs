@@ -177,7 +177,7 @@ impl Query {
         if query.bytes().filter(|byte| *byte == b'&').count() >= MAX_PAIRS {
             return Query::default();
         }
-        let pairs = query.split('&').filter(|pair| !pair.is_empty());
+        let pairs = query.split('&').filter(|pair| !pair.is_empty() && is_coded(pair));
         Query(
             pairs
                 .map(|pair| {
@@ -220,6 +220,12 @@ impl Query {
         }
         text.parse().map(Some).map_err(|_| refuse())
     }
+}
+
+/// Whether a part of a query can be read. Kubernetes: Go leaves out those that cannot, and those with a semicolon.
+fn is_coded(pair: &str) -> bool {
+    let is_code = |text: &str| text.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
+    !pair.contains(';') && pair.split('%').skip(1).all(is_code)
 }
 
 /// Replaces `%41` by what it stands for; what is no code stays as it is.
@@ -282,6 +288,12 @@ mod tests {
         assert!(path.watch);
         assert_eq!((path.namespace.as_str(), path.name.as_str()), ("a", "x:y"));
         assert_eq!(Target::parse(&"/apis/apps/v1/".parse().unwrap()), Target::Page("/apis/apps/v1".into()));
+    }
+
+    #[test]
+    fn what_cannot_be_read_of_a_query_is_left_out() {
+        let query = Query::parse(&"/?a=%zz&b=%4&c=%é&d=1;e=2&%z=1&f=%41".parse().unwrap());
+        assert_eq!(query.0, [("f".to_string(), "A".to_string())]);
     }
 
     #[test]

@@ -145,7 +145,9 @@ async fn run(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
     let tls = pki::server_config(authorities.clone(), chosen.protocol, certificates.clone())?;
     let stop = unready_first(server.clone(), stop_signal()?, args.serving.shutdown_delay_duration);
     let file = args.kubeconfig();
-    write_kubeconfig(&kept.authority, address, &file, certificates.is_own())?;
+    for file in args.own_kubeconfig().iter().chain([&file]) {
+        write_kubeconfig(&kept.authority, address, file, certificates.is_own())?;
+    }
     tokio::spawn(authentication::keep(server.clone(), trust.follow(&authorities)));
     tokio::spawn(certificates.follow());
     keep_up(args, &server, &kept, chosen.authorized.file);

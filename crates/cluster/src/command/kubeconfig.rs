@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
-use super::server::default_directory;
+use super::server::{ADMIN, default_directory};
 use crate::kubeconfig::kubeconfig;
 use crate::pki::{Authority, PkiError};
 
@@ -74,7 +74,7 @@ impl Kubeconfig {
 
 /// What the admin was told of the last server in a directory.
 fn known(directory: &Path, key: &str) -> Option<String> {
-    let text = std::fs::read_to_string(directory.join("admin.kubeconfig")).ok()?;
+    let text = std::fs::read_to_string(directory.join(ADMIN)).ok()?;
     text.lines().find_map(|line| line.trim().strip_prefix(key)).map(str::to_owned)
 }
 
@@ -103,8 +103,7 @@ mod tests {
     fn a_user_gets_in_where_the_admin_does() {
         let directory = tempfile::tempdir().unwrap();
         Authority::open(directory.path()).unwrap();
-        std::fs::write(directory.path().join("admin.kubeconfig"), "clusters:\n    server: https://h:1\n")
-            .unwrap();
+        std::fs::write(directory.path().join(ADMIN), "clusters:\n    server: https://h:1\n").unwrap();
         let text = command(directory.path()).text().unwrap();
         let value = mizzen_object::yaml::read(text.as_bytes()).unwrap().value;
         assert_eq!(value["clusters"].list()[0]["cluster"]["server"].str(), "https://h:1");

@@ -206,6 +206,9 @@ async fn a_signed_user_may_do_what_their_groups_may() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // The server has been told to write the admin's kubeconfig elsewhere, and listens where it liked.
+    let server = format!("server: https://{}\n", process.address);
+    assert!(String::from_utf8_lossy(&output.stdout).contains(&server), "{output:?}");
     let file = home.path().join("jane.kubeconfig");
     std::fs::write(&file, output.stdout).unwrap();
     let jane = Client::connect(&process.address, &Credentials::read(&file), &["h2"]).await;

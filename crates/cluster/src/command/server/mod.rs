@@ -31,6 +31,9 @@ use services::ServiceArgs;
 use serving::ServingArgs;
 use trust::TrustArgs;
 
+/// The name of the admin's kubeconfig in a data directory.
+pub(super) const ADMIN: &str = "admin.kubeconfig";
+
 /// Where and how a server runs.
 #[derive(Args, Clone)]
 pub struct ServerArgs {
@@ -89,9 +92,14 @@ impl ServerArgs {
     pub fn kubeconfig(&self) -> PathBuf {
         match (&self.kubeconfig, self.directory()) {
             (Some(file), _) => file.clone(),
-            (None, Some(directory)) => directory.join("admin.kubeconfig"),
+            (None, Some(directory)) => directory.join(ADMIN),
             (None, None) => "mizzen.kubeconfig".into(),
         }
+    }
+
+    /// The data directory's own kubeconfig, which is there wherever else there is one: it says where the server is.
+    pub fn own_kubeconfig(&self) -> Option<PathBuf> {
+        self.directory().map(|directory| directory.join(ADMIN))
     }
 }
 
