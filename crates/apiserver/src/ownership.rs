@@ -62,15 +62,22 @@ impl<'a> Owning<'a> {
         if let (true, Some(old)) = (subresource, old) {
             new.entry("metadata").set("managedFields", old["metadata"]["managedFields"].clone());
         }
-        if !self.call.resource.is_converted() {
-            return self.own(old, new);
-        }
-        // Owned is what comes back from storage, but judged will be what was sent.
-        let mut stored = new.clone();
-        self.call.resource.round_trip(&mut stored);
-        self.own(old, &mut stored);
-        let owners = stored["metadata"]["managedFields"].clone();
+        let Some(mut owned) = self.owned(new) else { return self.own(old, new) };
+        self.own(old, &mut owned);
+        let owners = owned["metadata"]["managedFields"].clone();
         new.entry("metadata").set("managedFields", owners);
+    }
+
+    /// What is owned of an object, if that is something else than the object that is judged: what comes back from
+    /// storage, or what will be filled in.
+    fn owned(&self, new: &Value) -> Option<Value> {
+        let resource = self.call.resource;
+        if !resource.is_converted() {
+            return resource.kind().hooks.foresee(new);
+        }
+        let mut stored = new.clone();
+        resource.round_trip(&mut stored);
+        Some(stored)
     }
 
     fn own(&self, old: Option<&Value>, new: &mut Value) {

@@ -11,6 +11,8 @@ pub struct Behaviour {
     pub read: fn(&mut Value) -> Result<(), String>,
     /// See [`Hooks::prepare`].
     pub prepare: fn(&mut Value, Option<&Value>, &Context),
+    /// See [`Hooks::foresee`].
+    pub foresee: fn(&Value) -> Option<Value>,
     /// See [`Hooks::validate`].
     pub validate: fn(&Value, Option<&Value>, &Context, &mut Violations),
     /// See [`Hooks::validate_unconverted`].
@@ -39,6 +41,7 @@ impl Behaviour {
         default: |_| {},
         read: |_| Ok(()),
         prepare: |_, _, _| {},
+        foresee: |_| None,
         validate: |_, _, _, _| {},
         validate_unconverted: |_, _| {},
         warnings: |_, _, _| Vec::new(),
@@ -76,6 +79,10 @@ impl Hooks for Behaviour {
 
     fn prepare(&self, new: &mut Value, old: Option<&Value>, context: &Context) {
         (self.prepare)(new, old, context)
+    }
+
+    fn foresee(&self, object: &Value) -> Option<Value> {
+        (self.foresee)(object)
     }
 
     fn validate(&self, new: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {

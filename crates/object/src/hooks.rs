@@ -70,6 +70,12 @@ pub trait Hooks: Send + Sync {
     /// the object as stored. Status, generation and system metadata are the machine's business.
     fn prepare(&self, _new: &mut Value, _old: Option<&Value>, _context: &Context) {}
 
+    /// The object as whoever writes it will own it, if that is more than is in it yet. Kubernetes: upstream fills it in
+    /// whenever an object is decoded; here [`prepare`](Hooks::prepare) must still tell it from what the caller said.
+    fn foresee(&self, _object: &Value) -> Option<Value> {
+        None
+    }
+
     /// The rules that the schema cannot say. Adds every violation, not the first.
     fn validate(&self, _new: &Value, _old: Option<&Value>, _context: &Context, _violations: &mut Violations) {
     }

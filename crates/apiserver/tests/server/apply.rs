@@ -1,4 +1,6 @@
-//! What is refused of somebody who applies.
+//! What is refused of somebody who applies, and what a writer owns.
+
+use mizzen_object::json;
 
 use crate::rig::{CONFIG_MAPS, Rig};
 
@@ -19,4 +21,40 @@ async fn who_means_an_object_that_is_gone_is_told_so_before_anything_else() {
     }
     let unnamed = r#"{"apiVersion":"v1","kind":"ConfigMap"}"#;
     rig.apply(&format!("{CONFIG_MAPS}/a"), "me", unnamed).await.expect(400);
+}
+
+/// A job as its creator `m` gets it: its labels without their values, and whose they are.
+async fn job(rig: &Rig, labels: &str, of_template: &str) -> (Vec<String>, String) {
+    let body = format!(
+        r#"{{"metadata":{{"name":"j","labels":{labels}}},"spec":{{"template":{{"metadata":{{"labels":{of_template}}},
+        "spec":{{"restartPolicy":"Never","containers":[{{"name":"c","image":"i"}}]}}}}}}}}"#
+    );
+    let jobs = "/apis/batch/v1/namespaces/default/jobs?dryRun=All&fieldManager=m";
+    let made = rig.post(jobs, &body).await.expect(201).body;
+    let labels = made["metadata"]["labels"].entries().map(|(name, _)| name.to_owned()).collect();
+    (labels, json::to_string(&made["metadata"]["managedFields"][0]["fieldsV1"]["f:metadata"]))
+}
+
+#[tokio::test]
+async fn labels_that_a_job_has_of_its_template_are_its_creators_but_not_the_generated_ones() {
+    let rig = Rig::new().await;
+    let generated =
+        ["batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name"];
+    let (own, of_creator) = (r#"{"a":"b"}"#, r#"{"f:labels":{".":{},"f:a":{}}}"#);
+    let (labels, owned) = job(&rig, "{}", own).await;
+    assert_eq!((labels.contains(&"a".into()), labels.len(), owned.as_str()), (true, 5, of_creator));
+    let (labels, owned) = job(&rig, "{}", "{}").await;
+    assert_eq!((labels, owned.as_str()), (generated.map(String::from).into(), "null"));
+    let (labels, owned) = job(&rig, own, own).await;
+    assert_eq!((labels, owned.as_str()), (vec!["a".into()], of_creator));
+}
+
+#[tokio::test]
+async fn bad_labels_of_a_jobs_template_are_bad_labels_of_the_job() {
+    let rig = Rig::new().await;
+    let body = r#"{"metadata":{"name":"j"},"spec":{"template":{"metadata":{"labels":{"a":"-"}},
+        "spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}"#;
+    let refused = rig.post("/apis/batch/v1/namespaces/default/jobs", body).await.expect(422);
+    let fields = refused.body["details"]["causes"].list().iter().map(|cause| cause["field"].str());
+    assert_eq!(fields.collect::<Vec<_>>(), ["metadata.labels", "spec.template.labels"]);
 }

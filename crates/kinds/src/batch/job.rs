@@ -13,7 +13,7 @@ const NAME_LABELS: [&str; 2] = ["job-name", "batch.kubernetes.io/job-name"];
 const UID_LABELS: [&str; 2] = ["controller-uid", "batch.kubernetes.io/controller-uid"];
 
 pub(super) fn behaviour() -> Behaviour {
-    Behaviour { default, prepare, validate, warnings, selectable, ..Behaviour::NONE }
+    Behaviour { default, prepare, foresee, validate, warnings, selectable, ..Behaviour::NONE }
 }
 
 fn default(job: &mut Value) {
@@ -49,10 +49,13 @@ fn prepare(new: &mut Value, old: Option<&Value>, context: &Context) {
     if context.action == Action::Status {
         return;
     }
+    let inherits = inherits_labels(new);
     if old.is_none() && !new["spec"]["manualSelector"].bool() {
         generate_selector(new);
     }
-    inherit_labels(new);
+    if inherits || has_sound_labels(new) && inherits_labels(new) {
+        inherit_labels(new);
+    }
     pod::drop_disabled(new.entry("spec").entry("template"), old.map(|old| &old["spec"]["template"]));
 }
 
@@ -69,18 +72,31 @@ fn generate_selector(job: &mut Value) {
     spec.entry("selector").entry("matchLabels").set_default(UID_LABELS[1], uid);
 }
 
-/// A job without labels has its template's.
+/// Whether a job without labels has its template's.
 ///
-/// Kubernetes: upstream does this whenever it reads a job, so that the generated labels count. Before they are
-/// generated it would be too early: who gives the same labels twice wants no more. Bad ones stay where they are,
-/// because they are only reported there.
+/// Kubernetes: upstream gives them to it whenever it reads one, so that they are the writer's, and those that are
+/// generated afterwards count, too: both share one map. Who gives the same labels twice wants no more. When there were
+/// none but the generated ones, bad ones are reported of the template alone.
+fn inherits_labels(job: &Value) -> bool {
+    job["metadata"]["labels"].is_empty() && !job["spec"]["template"]["metadata"]["labels"].is_empty()
+}
+
+fn has_sound_labels(job: &Value) -> bool {
+    let mut labels = job["spec"]["template"]["metadata"]["labels"].entries();
+    labels.all(|(_, value)| names::is_label_value(value.str()).is_empty())
+}
+
 fn inherit_labels(job: &mut Value) {
-    let labels = &job["spec"]["template"]["metadata"]["labels"];
-    let are_sound = labels.entries().all(|(_, value)| names::is_label_value(value.str()).is_empty());
-    if job["metadata"]["labels"].is_empty() && !labels.is_empty() && are_sound {
-        let labels = labels.clone();
-        job.entry("metadata").set("labels", labels);
-    }
+    let labels = job["spec"]["template"]["metadata"]["labels"].clone();
+    job.entry("metadata").set("labels", labels);
+}
+
+fn foresee(job: &Value) -> Option<Value> {
+    inherits_labels(job).then(|| {
+        let mut job = job.clone();
+        inherit_labels(&mut job);
+        job
+    })
 }
 
 fn validate(new: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
