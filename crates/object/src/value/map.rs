@@ -73,6 +73,7 @@ impl Map {
     /// Takes a member out; the others keep their order.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
         let place = self.place(key)?;
+        note_moved(self.members.len() - place);
         let (key, value) = self.members.remove(place);
         self.close_gap(&key, place);
         Some(value)
@@ -81,6 +82,7 @@ impl Map {
     /// Takes a member out at the same cost however many there are: the last one comes to its place.
     pub fn swap_remove(&mut self, key: &str) -> Option<Value> {
         let place = self.place(key)?;
+        note_moved(1);
         let (key, value) = self.members.swap_remove(place);
         match (&mut self.index, self.members.get(place)) {
             (index, _) if self.members.len() <= ROW => *index = None,
@@ -95,6 +97,7 @@ impl Map {
 
     /// Keeps only the members that `keep` accepts.
     pub fn retain(&mut self, mut keep: impl FnMut(&str, &mut Value) -> bool) {
+        note_moved(self.members.len());
         self.members.retain_mut(|(key, value)| keep(key, value));
         self.index_again();
     }
@@ -178,6 +181,18 @@ impl Map {
         index.clear();
         index.extend(self.members.iter().enumerate().map(|(place, (key, _))| (key.clone(), place)));
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How many members were moved to take others out.
+    pub(crate) static MOVED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// Counts what it costs to take members out, where tests can see it.
+fn note_moved(_n: usize) {
+    #[cfg(test)]
+    MOVED.set(MOVED.get() + _n);
 }
 
 impl fmt::Debug for Map {

@@ -12,6 +12,8 @@ use std::ops::Index;
 
 use smol_str::SmolStr;
 
+#[cfg(test)]
+pub(crate) use map::MOVED;
 pub use map::Map;
 
 /// A string that is cheap to clone and short ones of which need no heap.
