@@ -87,6 +87,23 @@ impl std::ops::BitOr for NodeChange {
     }
 }
 
+/// Who is asked about new nodes but has nothing to say of taints.
+///
+/// Kubernetes: they are told of every change of taints as if it helped, so that pods which they rejected are tried again and
+/// hear what speaks against them now (scheduler.go, `buildQueueingHintMap`).
+const HELPED_BY_TAINTS: [Name; 10] = [
+    Name::NodeName,
+    Name::NodeAffinity,
+    Name::NodePorts,
+    Name::NodeResourcesFit,
+    Name::VolumeRestrictions,
+    Name::VolumeBinding,
+    Name::VolumeZone,
+    Name::InterPodAffinity,
+    Name::DynamicResources,
+    Name::NodeDeclaredFeatures,
+];
+
 /// Something that happened. What is not there any more has no `new`, what is new no `old`.
 pub(crate) enum Happening<'a> {
     Pod { old: Option<&'a Pod>, new: Option<&'a Pod>, change: PodChange },
@@ -119,6 +136,12 @@ impl Happening<'_> {
             ]),
             _ => Names::all(),
         }
+    }
+
+    /// Whether it helps those whom a plugin rejected, without that the plugin is asked.
+    pub fn helps_unasked(&self, rejector: Name) -> bool {
+        let Happening::Node { old: Some(_), new: Some(_), change } = self else { return false };
+        change.has(NodeChange::TAINT) && HELPED_BY_TAINTS.contains(&rejector)
     }
 }
 

@@ -240,10 +240,8 @@ fn helps(
         Happening::Pod { new: Some(new), change, .. } => change.has(PodChange::GATES) && new.uid == pod.uid,
         _ => false,
     };
+    let mut asked = profile.filters.iter().filter(|filter| rejectors.has(filter.name()));
     rejectors.has(Name::Extender)
         || (rejectors.has(Name::SchedulingGates) && ungated())
-        || profile
-            .filters
-            .iter()
-            .any(|filter| rejectors.has(filter.name()) && filter.wakes(pod, happening, world))
+        || asked.any(|filter| happening.helps_unasked(filter.name()) || filter.wakes(pod, happening, world))
 }

@@ -35,11 +35,6 @@ async fn what_cannot_help_wakes_nobody() {
     cluster.node("n1", "{}").await;
     cluster.pod_of("p", "8", 0).await;
     assert_eq!(cluster.place("p").await, "");
-    let attempts = |cluster: &Cluster| {
-        let text = cluster.scheduler.metrics_text();
-        let line = text.lines().find(|line| line.contains("result=\"unschedulable\"} ")).unwrap().to_string();
-        line.rsplit(' ').next().unwrap().to_string()
-    };
     assert_eq!(attempts(&cluster), "1");
     cluster.patch(&NODES, "n1", "", "{metadata: {labels: {disk: ssd}}}").await;
     cluster.pod_of("small", "1", 0).await;
@@ -58,4 +53,47 @@ async fn gates_must_be_gone() {
     assert_eq!(cluster.refusal("p").await.0, "SchedulingGated");
     cluster.patch(&PODS, "default/p", "", "{spec: {schedulingGates: null}}").await;
     assert_eq!(cluster.place("p").await, "n1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_hears_when_taints_come_and_go() {
+    check_hears("{spec: {nodeSelector: {foo: bar}}}", "node(s) didn't match Pod's node affinity/selector")
+        .await;
+    check_hears(
+        "{spec: {affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [
+            {labelSelector: {matchLabels: {a: b}}, topologyKey: kubernetes.io/hostname}]}}}}",
+        "node(s) didn't match pod affinity rules",
+    )
+    .await;
+    let big = "{spec: {containers: [{name: c, image: i, resources: {requests: {cpu: '100'}}}]}}";
+    check_hears(big, "Insufficient cpu").await;
+}
+
+async fn check_hears(pod: &str, refusal: &str) {
+    let cluster = Cluster::start().await;
+    for node in ["n1", "n2"] {
+        cluster.node(node, "{}").await;
+    }
+    cluster.pod("p", pod).await;
+    let said = async |expected: &str| {
+        let (_, message) = cluster.refusal("p").await;
+        assert!(message.starts_with(&format!("0/2 nodes are available: {expected}. ")), "{message}");
+    };
+    said(&format!("2 {refusal}")).await;
+    cluster.patch(&NODES, "n1", "", "{spec: {taints: [{key: k, value: v, effect: NoSchedule}]}}").await;
+    said(&format!("1 {refusal}, 1 node(s) had untolerated taint(s)")).await;
+    cluster.patch(&NODES, "n2", "", "{spec: {unschedulable: true}}").await;
+    cluster.patch(&NODES, "n1", "", "{spec: {taints: null}}").await;
+    said(&format!("1 {refusal}, 1 node(s) were unschedulable")).await;
+    cluster.patch(&NODES, "n2", "", "{spec: {unschedulable: null}}").await;
+    said(&format!("2 {refusal}")).await;
+    assert_eq!(attempts(&cluster), "4");
+    assert_eq!(cluster.events("p", "FailedScheduling").await.len(), 4);
+}
+
+/// How often a pod was tried in vain.
+fn attempts(cluster: &Cluster) -> String {
+    let text = cluster.scheduler.metrics_text();
+    let line = text.lines().find(|line| line.contains("result=\"unschedulable\"} ")).unwrap().to_string();
+    line.rsplit(' ').next().unwrap().to_string()
 }
