@@ -147,11 +147,7 @@ impl Arguments {
                 "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring";
             return Err(invalid("shape", problem));
         }
-        if args["bindTimeoutSeconds"].is_null() {
-            return Ok(());
-        }
-        let seconds = args["bindTimeoutSeconds"].as_int();
-        let seconds = seconds.ok_or_else(|| invalid("bindTimeoutSeconds", "must be an integer"))?;
+        let Some(seconds) = args["bindTimeoutSeconds"].as_int() else { return Ok(()) };
         let seconds = u64::try_from(seconds).map_err(|_| {
             invalid("bindTimeoutSeconds", "invalid BindTimeoutSeconds, should not be a negative value")
         })?;

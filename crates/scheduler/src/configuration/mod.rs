@@ -1,6 +1,7 @@
 //! How does a file set the scheduler up? `KubeSchedulerConfiguration` of kubescheduler.config.k8s.io/v1.
 
 mod arguments;
+mod decode;
 mod plugins;
 mod points;
 mod validate;
@@ -8,7 +9,7 @@ mod validate;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_object::{Value, time, yaml};
+use mizzen_object::{Value, time};
 
 use crate::extender::ExtenderOptions;
 use crate::profile::Profile;
@@ -36,17 +37,7 @@ impl Default for Configuration {
 impl Configuration {
     /// Reads a file's text.
     pub fn parse(text: &[u8]) -> Result<Configuration, ConfigurationError> {
-        let document = yaml::read(text).map_err(|error| ConfigurationError(error.to_string()))?;
-        if let Some(complaint) = document.complaint {
-            return Err(ConfigurationError(complaint.to_string()));
-        }
-        let (version, kind) = (document.value["apiVersion"].str(), document.value["kind"].str());
-        if (version, kind) != (validate::VERSION, "KubeSchedulerConfiguration") {
-            return Err(ConfigurationError(format!(
-                "no kind \"{kind}\" is registered for version \"{version}\""
-            )));
-        }
-        Configuration::read(&document.value)
+        Configuration::read(&decode::decode(text)?)
     }
 
     fn read(value: &Value) -> Result<Configuration, ConfigurationError> {
