@@ -27,8 +27,8 @@ pub struct Options {
     pub clock: Clock,
     /// Where chance comes from.
     pub chance: Chance,
-    /// What tells this scheduler from others of its name.
-    pub instance: String,
+    /// The machine's name, which tells this scheduler from others of its name.
+    pub host: String,
     /// Profiles, plugins, extenders.
     pub configuration: Arc<Configuration>,
 }
@@ -41,10 +41,14 @@ impl Options {
             informers: Factory::new(client),
             clock: seam::wall_clock(),
             chance: seam::chance(),
-            instance: "default-scheduler".into(),
+            host: host(),
             configuration: Arc::default(),
         }
     }
+}
+
+fn host() -> String {
+    nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default()
 }
 
 /// Why a scheduler does not start.

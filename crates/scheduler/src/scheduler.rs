@@ -88,7 +88,7 @@ impl Scheduler {
         sender: Sender<Letter>,
         meter: Meter,
     ) -> Scheduler {
-        let Options { api, clock, chance, instance, configuration, .. } = options.clone();
+        let Options { api, clock, chance, host, configuration, .. } = options.clone();
         Scheduler {
             world: World::default(),
             queue: Queue::new(configuration.delays),
@@ -98,7 +98,7 @@ impl Scheduler {
             flight: HashMap::default(),
             doer: Doer::new(api.clone(), options.clock.clone(), &options.informers),
             start: 0,
-            herald: Herald::new(api.clone(), clock.clone(), instance.into()),
+            herald: Herald::new(api.clone(), clock.clone(), host.into()),
             told: Told::default(),
             reports: Reports::new(api.clone(), clock.clone(), sender.clone()),
             api,

@@ -43,7 +43,7 @@ pub(crate) struct Note {
 pub(crate) struct Herald {
     api: Api,
     clock: Clock,
-    instance: Str,
+    host: Str,
     permits: Arc<Semaphore>,
     waiting: Arc<AtomicU64>,
     dropped: Arc<AtomicU64>,
@@ -60,9 +60,9 @@ struct Series {
 }
 
 impl Herald {
-    pub fn new(api: Api, clock: Clock, instance: Str) -> Herald {
+    pub fn new(api: Api, clock: Clock, host: Str) -> Herald {
         let permits = Arc::new(Semaphore::new(AT_ONCE));
-        Herald { api, clock, instance, permits, waiting: Arc::default(), dropped: Arc::default() }
+        Herald { api, clock, host, permits, waiting: Arc::default(), dropped: Arc::default() }
     }
 
     /// How many events were dropped because too many waited.
@@ -130,7 +130,7 @@ impl Herald {
     fn event(&self, scheduler: &str, pod: &Pod, note: &Note) -> Value {
         let now = (self.clock)();
         let name = format!("{}.{:x}", pod.name, now.as_nanosecond());
-        let (namespace, instance) = (&pod.namespace, &self.instance);
+        let (namespace, instance) = (&pod.namespace, format!("{scheduler}-{}", self.host));
         value!({
             "kind": "Event",
             "apiVersion": "events.k8s.io/v1",

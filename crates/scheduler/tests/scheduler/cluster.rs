@@ -60,6 +60,7 @@ impl Cluster {
         let mut options = Options::new(client(&server));
         options.clock = seam::told_by(clock);
         options.chance = Arc::new(|| 0.0);
+        options.host = "h".into();
         choose(&mut options);
         let scheduler = start(options)?;
         scheduler.synced().await;

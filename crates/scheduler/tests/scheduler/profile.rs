@@ -20,7 +20,9 @@ async fn each_profile_has_its_own_plugins_and_name() {
     }
     assert_eq!(cluster.place("careful").await, "");
     assert_eq!(cluster.place("careless").await, "tainted");
-    assert_eq!(cluster.events("careless", "Scheduled").await[0]["reportingComponent"].str(), "careless");
+    let event = cluster.events("careless", "Scheduled").await.remove(0);
+    assert_eq!(event["reportingComponent"].str(), "careless");
+    assert_eq!(event["reportingInstance"].str(), "careless-h");
     cluster.node("n1", "{}").await;
     cluster.node("n2", "{}").await;
     cluster.pod("seed", "{spec: {schedulerName: careful, nodeSelector: {kubernetes.io/hostname: n2}, containers: [{name: c, image: i, resources: {requests: {cpu: '1', memory: 1Gi}}}]}}").await;
