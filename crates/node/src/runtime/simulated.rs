@@ -7,7 +7,7 @@ use mizzen_object::{Str, Value};
 
 use super::{Container, ContainerRuntime, End, Health, Line, Probe, Sight, State, Wish};
 use crate::moment::{Moment, earlier};
-use crate::script::{Change, Exit, Pulls, Run, Script};
+use crate::script::{Change, Exit, Pulls, Run, Script, check_containers};
 
 /// The annotation that has the lines which every container of a pod writes; with a dot and a container's name, those
 /// of that container.
@@ -27,7 +27,10 @@ impl ContainerRuntime for Simulated {
 
     fn accepts(&self, pod: &Value) -> Result<(), String> {
         Script::of(pod)?;
-        Pulls::of(pod).map(drop)
+        Pulls::of(pod)?;
+        let annotations = pod["metadata"]["annotations"].entries();
+        let named = annotations.filter_map(|(name, _)| name.strip_prefix(LOGS)?.strip_prefix('.'));
+        check_containers(pod, LOGS, named)
     }
 
     fn pull(&self, pod: &Value, container: &Value, n_tries: u32) -> Result<(), String> {

@@ -99,10 +99,7 @@ impl Script {
         let text = pod["metadata"]["annotations"][SIMULATE].str();
         let script = parse(text).map_err(|problem| format!("{SIMULATE}: {problem}"))?;
         let named = script.clauses.iter().filter_map(|clause| clause.container.as_deref());
-        match named.into_iter().find(|name| !has_container(pod, name)) {
-            Some(name) => Err(format!("{SIMULATE}: the pod has no container {name:?}")),
-            None => Ok(script),
-        }
+        check_containers(pod, SIMULATE, named).map(|()| script)
     }
 
     /// What a container does after so many restarts.
@@ -143,6 +140,18 @@ fn completes(after: Duration) -> Run {
 fn is_of_job(pod: &Value) -> bool {
     let owners = pod["metadata"]["ownerReferences"].list();
     owners.iter().any(|owner| owner["controller"].bool() && owner["kind"].str() == "Job")
+}
+
+/// Whether a pod has the containers that an annotation names; the error is for people.
+pub fn check_containers<'a>(
+    pod: &Value,
+    annotation: &str,
+    mut names: impl Iterator<Item = &'a str>,
+) -> Result<(), String> {
+    match names.find(|name| !has_container(pod, name)) {
+        Some(name) => Err(format!("{annotation}: the pod has no container {name:?}")),
+        None => Ok(()),
+    }
 }
 
 fn has_container(pod: &Value, name: &str) -> bool {

@@ -163,7 +163,7 @@ impl Parser {
                 Ok(())
             }
             "exit" => draft.exit(self.exit()?),
-            "stop" => self.stop().map(|stop| draft.run.stop = stop),
+            "stop" => draft.stop(self.stop()?),
             _ => Err(format!("{name:?} is not a stage ({STAGES})")),
         }
     }
@@ -230,6 +230,8 @@ struct Draft {
     passed: Duration,
     /// The stage after which nothing can come.
     over: Option<&'static str>,
+    /// Whether it is said what it does when it is told to stop.
+    stops: bool,
 }
 
 impl Draft {
@@ -253,6 +255,14 @@ impl Draft {
     fn change(&mut self, takes: Option<Duration>, change: Change) -> Result<(), String> {
         self.passed += takes.unwrap_or_default();
         self.run.changes.push((self.passed, change));
+        Ok(())
+    }
+
+    fn stop(&mut self, stop: Stop) -> Result<(), String> {
+        if std::mem::replace(&mut self.stops, true) {
+            return Err("\"stop\" is said twice".into());
+        }
+        self.run.stop = stop;
         Ok(())
     }
 

@@ -7,7 +7,7 @@
 
 use mizzen_object::{Str, Value};
 
-use super::has_container;
+use super::check_containers;
 
 /// The annotation that says which images cannot be had.
 pub const PULL: &str = "mizzen.dev/pull";
@@ -30,10 +30,7 @@ impl Pulls {
         let text = pod["metadata"]["annotations"][PULL].str();
         let pulls = parse(text).map_err(|problem| format!("{PULL}: {problem}"))?;
         let named = pulls.0.iter().filter_map(|failure| failure.container.as_deref());
-        match named.into_iter().find(|name| !has_container(pod, name)) {
-            Some(name) => Err(format!("{PULL}: the pod has no container {name:?}")),
-            None => Ok(pulls),
-        }
+        check_containers(pod, PULL, named).map(|()| pulls)
     }
 
     /// Why a container's image cannot be had after so many tries; none if it can.

@@ -83,6 +83,8 @@ fn an_end_has_a_code_a_reason_and_a_message() {
 fn a_container_stops_in_its_own_way() {
     check("stop 5s 0, run", "* 1x start@0ns stop(Some(5s),0)");
     check("run, stop never", "* 1x start@0ns stop(None,137)");
+    check("stop never, stop 1s", r#""stop" is said twice"#);
+    check("stop 1s then stop 2s", "* 1x start@0ns stop(Some(1s),143) | * 1x start@0ns stop(Some(2s),143)");
 }
 
 #[test]
