@@ -6,6 +6,7 @@
 //! Invariant: of one pod at most one write is under way, and what is written is made from what the last one left.
 
 mod place;
+mod read;
 mod timers;
 mod write;
 
@@ -30,6 +31,7 @@ use crate::pod::{Pod, Stage, Told, Turn};
 use crate::settings::Settings;
 use crate::status;
 use place::Places;
+use read::{Read, read};
 use write::{Write, Written};
 
 /// How many writes are under way at a time.
@@ -48,6 +50,7 @@ pub struct Agent {
     kept: HashMap<Key, Kept>,
     timers: Timers<Key>,
     writes: JoinSet<Written>,
+    reads: JoinSet<Read>,
     /// Pods that are looked at once a write is done.
     waiting: VecDeque<Key>,
 }
@@ -78,6 +81,7 @@ impl Agent {
             kept: HashMap::new(),
             timers: Timers::default(),
             writes: JoinSet::new(),
+            reads: JoinSet::new(),
             waiting: VecDeque::new(),
         }
     }
@@ -96,6 +100,7 @@ impl Agent {
                         self.take(written);
                     }
                 }
+                Some(Ok(read)) = self.reads.join_next() => self.supply(read),
                 () = sleep(pause) => self.look_at_what_is_due(),
             }
         }
@@ -135,6 +140,15 @@ impl Agent {
         }
     }
 
+    /// What a pod needs was read.
+    fn supply(&mut self, Read { key, uid, found }: Read) {
+        let kept = self.kept.get_mut(&key).filter(|kept| kept.uid == uid);
+        if let Some(supply) = kept.and_then(|kept| kept.pod.supply.as_mut()) {
+            supply.take(found);
+            self.look(&key);
+        }
+    }
+
     /// Lets a pod live up to now.
     fn look(&mut self, key: &Key) {
         let Some(entry) = self.pods.store().get(key) else { return self.forget(key) };
@@ -165,6 +179,10 @@ impl Agent {
             self.kept.insert(key.clone(), kept);
         }
         let Some(kept) = self.kept.get_mut(key) else { return };
+        if let Some(needs) = kept.pod.supply.as_mut().and_then(|supply| supply.wants(now)) {
+            let api = self.settings.api_of(&kept.node);
+            self.reads.spawn(read(api, key.clone(), kept.uid.clone(), needs));
+        }
         let mut turn = Turn::new(object, now, &*self.settings.runtime);
         let wakes = kept.pod.advance(&mut turn);
         let notes = turn.notes;

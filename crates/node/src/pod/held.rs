@@ -10,6 +10,7 @@ use super::Turn;
 use super::probe::{Asked, Findings, Probes, output};
 use super::pull::Pull;
 use super::spec;
+use super::supply::{Lack, Supply};
 use crate::moment::{Moment, earlier};
 use crate::runtime::{Container, End, Probe, Role, Sight, State, Wish};
 
@@ -35,6 +36,8 @@ pub struct Held {
     pub back_off: Option<String>,
     /// Why its image is not there.
     pub pull: Option<Pull>,
+    /// Why it cannot be made.
+    pub lack: Option<Lack>,
     /// Whether it can be used, as far as the runtime knows.
     usable: bool,
     wait: Option<Wait>,
@@ -62,6 +65,7 @@ impl Held {
             last: None,
             back_off: None,
             pull: None,
+            lack: None,
             usable: false,
             wait: None,
             probes: Probes::default(),
@@ -124,14 +128,14 @@ impl Held {
     }
 
     /// Starts it if it should run and may; whether something was done.
-    pub fn keep_running(&mut self, turn: &mut Turn) -> bool {
+    pub fn keep_running(&mut self, supply: Option<&mut Supply>, turn: &mut Turn) -> bool {
         let spec = spec::container(turn.pod, &self.name);
         if self.state.is_none() {
-            let has_image = self.has_image(spec, turn);
-            if has_image {
+            let has_all = self.has_image(spec, turn) && self.has_environment(spec, supply, turn);
+            if has_all {
                 self.start(spec, turn);
             }
-            return has_image;
+            return has_all;
         }
         match &self.state {
             Some(State::Ended(end)) if spec::restarts(turn.pod, spec, self.role, end.code) => {
@@ -175,9 +179,7 @@ impl Held {
         self.back_off = None;
         self.is_told_to_stop = false;
         self.probes = Probes::default();
-        let image = spec["image"].str();
-        let pulled = format!("Container image {image:?} already present on machine");
-        turn.tell(self, Note::normal("Pulled", "", pulled));
+        turn.tell(self, pulled(spec));
         turn.tell(self, Note::normal("Created", "", "Container created"));
     }
 
@@ -231,6 +233,7 @@ impl Held {
     pub fn give_up(&mut self) {
         self.back_off = None;
         self.pull = None;
+        self.lack = None;
         if self.state == Some(State::Creating) {
             self.body = None;
             self.n_starts -= 1;
@@ -257,6 +260,12 @@ impl Held {
     pub fn wakes_at(&self) -> Option<Moment> {
         self.changes_at
     }
+}
+
+/// That a container's image is there.
+pub(super) fn pulled(spec: &Value) -> Note {
+    let image = spec["image"].str();
+    Note::normal("Pulled", "", format!("Container image {image:?} already present on machine"))
 }
 
 impl Wait {

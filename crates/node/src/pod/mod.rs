@@ -11,6 +11,7 @@ mod pull;
 mod renew;
 mod restore;
 pub mod spec;
+pub mod supply;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +21,7 @@ use mizzen_object::{Str, Value};
 use mizzen_sdk::event::Note;
 
 pub use held::Held;
+use supply::Supply;
 
 use crate::moment::{Moment, earlier, seconds};
 use crate::runtime::{ContainerRuntime, Role, State};
@@ -41,6 +43,8 @@ pub struct Pod {
     pub began: Moment,
     /// Whether all its containers are made to start over.
     pub is_renewed: bool,
+    /// What it needs of the API, if it needs anything.
+    pub supply: Option<Box<Supply>>,
 }
 
 /// Where a pod is in its life.
@@ -124,6 +128,7 @@ impl Pod {
             address: Str::default(),
             began: now,
             is_renewed: false,
+            supply: None,
         }
     }
 
@@ -207,10 +212,13 @@ impl Pod {
 
     /// Starts what should run: init containers one after the other, then all others at once.
     fn keep_running(&mut self, turn: &mut Turn) -> bool {
+        if !self.is_mounted(turn) {
+            return false;
+        }
         let mut acted = false;
         let has_begun = self.containers.iter().any(|held| held.role == Role::Regular && held.n_starts > 0);
         for held in &mut self.containers {
-            acted |= held.keep_running(turn);
+            acted |= held.keep_running(self.supply.as_deref_mut(), turn);
             let may_go_on = match held.role {
                 Role::Init => held.is_ready(&Value::Null),
                 Role::Sidecar => has_begun || held.has_started(spec::container(turn.pod, &held.name)),
@@ -277,7 +285,7 @@ impl Pod {
     fn wakes_at(&self, turn: &Turn) -> Option<Moment> {
         let containers = self.containers.iter().filter_map(Held::wakes_at).filter(|at| *at > turn.now).min();
         match self.stage {
-            Stage::Active => earlier(containers, self.deadline(turn.pod)),
+            Stage::Active => earlier(containers, earlier(self.deadline(turn.pod), self.reads_at())),
             Stage::Ending { since } => earlier(containers, self.kill_wakes_at(since, turn)),
             Stage::Finished => None,
         }

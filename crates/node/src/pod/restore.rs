@@ -4,6 +4,7 @@ use mizzen_object::{Str, Value};
 
 use super::held::Held;
 use super::probe::Probes;
+use super::supply::Supply;
 use super::{Pod, Stage, spec};
 use crate::moment::{Moment, from_value};
 use crate::runtime::{ContainerRuntime, End, Role, State, Wish};
@@ -21,9 +22,13 @@ pub fn pod(pod: &Value, now: Moment, runtime: &dyn ContainerRuntime) -> Pod {
         address: status["podIP"].str().into(),
         began: from_value(&status["startTime"]).unwrap_or(now),
         is_renewed: false,
+        supply: None,
     };
     if is_over && !restored.containers.iter().any(Held::is_running) {
         restored.stage = Stage::Finished;
+    }
+    if restored.stage == Stage::Active && restored.containers.iter().any(|held| held.n_starts == 0) {
+        restored.supply = Supply::of(pod, now);
     }
     restored
 }

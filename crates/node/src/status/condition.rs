@@ -82,7 +82,7 @@ fn condition(name: &str, verdict: Verdict, object: &Value, now: Moment) -> Value
 /// Whether there is a place with an address in which containers can run.
 pub fn has_sandbox(pod: &Pod) -> bool {
     let was_made = |state: &Option<State>| !matches!(state, None | Some(State::Creating));
-    pod.containers.iter().any(|held| was_made(&held.state) || held.last.is_some())
+    pod.containers.iter().any(|held| was_made(&held.state) || held.last.is_some() || held.lack.is_some())
 }
 
 fn sandbox(pod: &Pod) -> Verdict {

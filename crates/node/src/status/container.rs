@@ -57,6 +57,10 @@ fn state(held: &Held, object: &Value, host: &Host, waits: &str) -> Value {
         let (reason, message) = pull.waiting(spec::container(object, &held.name)["image"].str());
         return value!({ "waiting": { "reason": reason, "message": message } });
     }
+    if let Some(lack) = &held.lack {
+        let message = &lack.message;
+        return value!({ "waiting": { "reason": "CreateContainerConfigError", "message": message } });
+    }
     match (&held.state, &held.back_off) {
         (_, Some(message)) => value!({ "waiting": { "reason": "CrashLoopBackOff", "message": message } }),
         (Some(State::Running { since }), _) => value!({ "running": { "startedAt": (to_value(*since)) } }),

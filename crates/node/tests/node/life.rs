@@ -223,6 +223,17 @@ async fn a_script_that_makes_no_sense_fails_its_pod() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn lines_of_a_container_that_is_not_there_fail_the_pod() {
+    let cluster = Cluster::with(1).await;
+    cluster.run_pod("web", "mizzen.dev/logs.web: hello, mizzen.dev/logs.wbe: hello", WEB).await;
+    cluster.pass(1).await;
+    let pod = cluster.pod("web").await;
+    assert_eq!(pod["status"]["reason"].str(), "InvalidSimulation");
+    let message = pod["status"]["message"].str();
+    assert!(message.contains("mizzen.dev/logs: the pod has no container \"wbe\""), "{message}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn pods_live_on_when_the_agent_is_restarted() {
     let mut cluster = Cluster::with(1).await;
     cluster.run_pod("web", "mizzen.dev/simulate: \"run 20s, exit 1 then run\"", WEB).await;

@@ -4,3 +4,4 @@ mod cluster;
 mod life;
 mod logs;
 mod registration;
+mod supply;
