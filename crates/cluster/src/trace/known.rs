@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use mizzen_sdk::{Key, Object};
 
 use super::KINDS;
-use super::step::{Change, Step, named};
+use super::step::{Change, Step, condition, named, there};
+use super::warning::Warnings;
 
 /// All objects that belong to the traced one.
 pub struct Known {
@@ -14,12 +15,25 @@ pub struct Known {
     objects: HashMap<String, (usize, Object)>,
     /// Objects whose owner has not been seen yet.
     strangers: Vec<(usize, Object)>,
+    warnings: Warnings,
+    /// Whether the traced object was there once.
+    was_there: bool,
+}
+
+/// How it ends for somebody who waits until all is ready.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// All of it is ready, or complete.
+    Ready,
+    /// It will not be, and why.
+    Never(String),
 }
 
 impl Known {
     /// Nothing is known of `root` yet.
     pub fn new(root_kind: usize, root: Key) -> Known {
-        Known { root_kind, root, objects: HashMap::new(), strangers: Vec::new() }
+        let (objects, strangers, warnings) = (HashMap::new(), Vec::new(), Warnings::default());
+        Known { root_kind, root, objects, strangers, warnings, was_there: false }
     }
 
     /// The steps that led to an object being as it is now, or gone.
@@ -33,31 +47,54 @@ impl Known {
             return Vec::new();
         }
         let steps = match initial {
-            true => vec![there(kind, &object)],
+            true => vec![there(&KINDS[kind].kind, &object)],
             false => self.change(kind, old.as_ref().map(|(_, old)| old), (!is_gone).then_some(&object)),
         };
         let uid = object.uid().to_string();
+        self.was_there |= self.is_root(kind, &object);
         if !is_gone {
             self.objects.insert(uid.clone(), (kind, object));
         }
+        let warnings = self.warnings.about(&uid);
         let adopted = self.adopt(&uid);
-        steps.into_iter().chain(adopted).collect()
+        steps.into_iter().chain(warnings).chain(adopted).collect()
+    }
+
+    /// The step that an event tells, if it is one.
+    pub fn hear(&mut self, event: &Object) -> Option<Step> {
+        let Known { warnings, objects, .. } = self;
+        warnings.hear(event, |uid| objects.contains_key(uid))
+    }
+
+    /// What becomes of the traced object, if that is settled.
+    pub fn outcome(&self) -> Option<Outcome> {
+        let Some((kind, root)) = self.objects.values().find(|(kind, one)| self.is_root(*kind, one)) else {
+            return self.was_there.then(|| Outcome::Never("it is gone".into()));
+        };
+        let kind: &str = &KINDS[*kind].kind;
+        let never = failure(kind, root).or_else(|| self.impossible());
+        never.map(Outcome::Never).or_else(|| self.is_ready(root).then_some(Outcome::Ready))
+    }
+
+    /// A pod that no node will ever run as it is.
+    fn impossible(&self) -> Option<String> {
+        let is_so = |one: &&Object| one["status"]["reason"].str() == "InvalidSimulation";
+        let pod = self.objects.values().map(|(_, one)| one).find(is_so)?;
+        Some(format!("{}: {}", named("Pod", pod), pod["status"]["message"].str()))
+    }
+
+    fn is_root(&self, kind: usize, object: &Object) -> bool {
+        kind == self.root_kind && object.key() == self.root
     }
 
     /// Whether all pods of the traced object are ready, or it is complete.
-    pub fn is_ready(&self) -> bool {
-        let is_root =
-            |(kind, object): &&(usize, Object)| *kind == self.root_kind && object.key() == self.root;
-        let Some((_, root)) = self.objects.values().find(is_root) else { return false };
+    fn is_ready(&self, root: &Object) -> bool {
         let (spec, status) = (&root["spec"], &root["status"]);
         let is_current = status["observedGeneration"].int() >= root["metadata"]["generation"].int();
-        let has = |name: &str| {
-            let conditions = status["conditions"].list().iter();
-            conditions.filter(|one| one["status"].str() == "True").any(|one| one["type"].str() == name)
-        };
+        let has = |name: &str| condition(root, name)["status"].str() == "True";
         match &*KINDS[self.root_kind].kind {
-            "Job" => has("Complete") || has("Failed"),
-            "Pod" => has("Ready") || matches!(status["phase"].str(), "Succeeded" | "Failed"),
+            "Job" => has("Complete"),
+            "Pod" => has("Ready") || status["phase"].str() == "Succeeded",
             "CronJob" => false,
             "DaemonSet" => is_current && status["numberReady"] == status["desiredNumberScheduled"],
             _ => {
@@ -69,7 +106,7 @@ impl Known {
     }
 
     fn belongs(&self, kind: usize, object: &Object) -> bool {
-        kind == self.root_kind && object.key() == self.root
+        self.is_root(kind, object)
             || self.objects.contains_key(object.uid())
             || object.controller().is_some_and(|owner| self.objects.contains_key(owner["uid"].str()))
     }
@@ -101,9 +138,19 @@ impl Known {
     }
 }
 
-fn there(kind: usize, object: &Object) -> Step {
-    let object = named(&KINDS[kind].kind, object);
-    Step { actor: "-".into(), object, what: "is there".into(), cause: String::new() }
+/// Why an object will not be ready or complete.
+fn failure(kind: &str, object: &Object) -> Option<String> {
+    let status = &object["status"];
+    let (failed, progress) = (condition(object, "Failed"), condition(object, "Progressing"));
+    let said = match kind {
+        "Job" if failed["status"].str() == "True" => failed,
+        "Pod" if status["phase"].str() == "Failed" => status,
+        "Deployment" if progress["reason"].str() == "ProgressDeadlineExceeded" => progress,
+        _ => return None,
+    };
+    let why = [said["reason"].str(), said["message"].str()].into_iter().filter(|text| !text.is_empty());
+    let why: Vec<&str> = std::iter::once("failed").chain(why).collect();
+    Some(format!("{} {}", named(kind, object), why.join(": ")))
 }
 
 #[cfg(test)]
@@ -114,6 +161,7 @@ mod tests {
 
     const DEPLOYMENT: usize = 1;
     const REPLICA_SET: usize = 2;
+    const JOB: usize = 5;
     const POD: usize = 7;
 
     fn object(text: &str) -> Object {
@@ -168,11 +216,62 @@ mod tests {
                 "{{metadata: {{name: web, namespace: a, uid: d, generation: 2}}, spec: {{replicas: 2}}, status: {{{status}}}}}"
             );
             known.see(DEPLOYMENT, object(&text), false, false);
-            assert_eq!(known.is_ready(), ready, "{status}");
+            assert_eq!(known.outcome().is_some(), ready, "{status}");
         };
         check(&mut known, "observedGeneration: 1, readyReplicas: 2, updatedReplicas: 2", false);
         check(&mut known, "observedGeneration: 2, readyReplicas: 1, updatedReplicas: 2", false);
         check(&mut known, "observedGeneration: 2, readyReplicas: 2, updatedReplicas: 1", false);
         check(&mut known, "observedGeneration: 2, readyReplicas: 2, updatedReplicas: 2", true);
+    }
+
+    #[test]
+    fn what_can_never_be_ready_is_told() {
+        let check = |kind: usize, text: &str, expected: Option<Outcome>| {
+            let mut known = Known::new(kind, Key::new("a", "web"));
+            known.see(
+                kind,
+                object(&format!("{{metadata: {{name: web, namespace: a, uid: d}}, {text}}}")),
+                false,
+                false,
+            );
+            assert_eq!(known.outcome(), expected, "{text}");
+        };
+        let never = |why: &str| Some(Outcome::Never(why.into()));
+        let failed = "status: {conditions: [{type: Failed, status: 'True', reason: BackoffLimitExceeded, message: too often}]}";
+        check(JOB, failed, never("job/web failed: BackoffLimitExceeded: too often"));
+        check(JOB, "status: {conditions: [{type: Complete, status: 'True'}]}", Some(Outcome::Ready));
+        check(
+            POD,
+            "status: {phase: Failed, reason: InvalidSimulation, message: nope}",
+            never("pod/web failed: InvalidSimulation: nope"),
+        );
+        check(POD, "status: {phase: Succeeded}", Some(Outcome::Ready));
+        check(POD, "status: {phase: Pending}", None);
+        let late = "status: {conditions: [{type: Progressing, status: 'False', reason: ProgressDeadlineExceeded, message: late}]}";
+        check(DEPLOYMENT, late, never("deployment/web failed: ProgressDeadlineExceeded: late"));
+    }
+
+    #[test]
+    fn who_waits_for_what_went_waits_in_vain() {
+        let mut known = known();
+        assert_eq!(known.outcome(), None);
+        known.see(DEPLOYMENT, object(WEB), false, false);
+        assert_eq!(known.outcome(), None);
+        known.see(DEPLOYMENT, object(WEB), true, false);
+        assert_eq!(known.outcome(), Some(Outcome::Never("it is gone".into())));
+    }
+
+    #[test]
+    fn warnings_are_told_after_what_they_are_about() {
+        let mut known = known();
+        let event = object(
+            "{type: Warning, reason: FailedCreate, message: nope, involvedObject: {kind: Deployment, name: web, uid: d}}",
+        );
+        assert_eq!(known.hear(&event), None);
+        let told = said(known.see(DEPLOYMENT, object(WEB), false, false));
+        assert_eq!(
+            told,
+            ["deployment/web created, wants 1 pod", "deployment/web warning FailedCreate: nope"]
+        );
     }
 }

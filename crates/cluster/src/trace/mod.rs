@@ -1,29 +1,36 @@
 //! `mizzen trace`: what the loops do to an object and to all that belongs to it, live, a line per step.
 //!
-//! `step` says what happened, `known` who belongs to whom; here events come in, are put in the order in which the server
-//! wrote them, and lines go out.
+//! `wish` says which object is meant, `step` what happened, `leave` who deleted and why, `warning` what else is heard, `known`
+//! who belongs to whom; here events come in, are put in the order in which the server wrote them, and lines go out.
 
 mod known;
+mod leave;
 mod step;
+mod warning;
+mod wish;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use http::Method;
+use kube::Client;
 use mizzen_sdk::api::Api;
 use mizzen_sdk::cache::Entry;
-use mizzen_sdk::informer::{Event, Factory};
+use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::{
-    self, CRON_JOBS, DAEMON_SETS, DEPLOYMENTS, JOBS, PODS, REPLICA_SETS, STATEFUL_SETS,
+    self, CRON_JOBS, DAEMON_SETS, DEPLOYMENTS, EVENTS, JOBS, PODS, REPLICA_SETS, STATEFUL_SETS,
 };
+use mizzen_sdk::watch::ListWatch;
 use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object, Resource};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::connect::{self, ConnectError, connect};
-use known::Known;
+use known::{Known, Outcome};
 use step::Step;
+use wish::{Wish, parse};
 
 /// How long events may come late before the steps are told. Different kinds come by different watches.
 const GATHER: Duration = Duration::from_millis(30);
@@ -48,14 +55,14 @@ static KINDS: [Resource; 8] = [
 pub struct Trace {
     /// What to follow; it need not be there yet
     #[arg(value_name = "KIND/NAME", value_parser = parse)]
-    object: (usize, String),
+    object: Wish,
     /// Its namespace
     #[arg(long, short, value_name = "NAME", default_value = "default")]
     namespace: String,
     /// How to reach the server [default: $KUBECONFIG, else ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Stop when all of its pods are ready, or it is complete
+    /// Stop when all of its pods are ready, or it is complete; fail if that cannot be any more
     #[arg(long)]
     until_ready: bool,
 }
@@ -67,22 +74,28 @@ pub enum TraceError {
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// The server refuses.
-    #[error("cannot ask the server: {0}")]
+    #[error("cannot ask the server: {}", said(.0))]
     Refused(kube::Error),
+    /// It is not known who belongs to an object of this kind.
+    #[error("{kind:?} cannot be traced; what can: {}", wish::kinds())]
+    Untraceable {
+        /// The kind as it was written.
+        kind: String,
+    },
+    /// Somebody waits until it is ready, in vain.
+    #[error("it will not be ready: {0}")]
+    Never(String),
     /// The process could not be set up.
     #[error("cannot start: {0}")]
     Runtime(#[from] std::io::Error),
 }
 
-/// `deployment/web`: which of the kinds, and the name. Plurals will do.
-fn parse(text: &str) -> Result<(usize, String), String> {
-    let (kind, name) = text.split_once('/').ok_or("expected KIND/NAME, such as deployment/web")?;
-    let kind = kind.to_lowercase();
-    let found = KINDS.iter().position(|known| kind == *known.plural || kind == known.kind.to_lowercase());
-    let names = || KINDS.iter().map(|known| known.kind.to_lowercase()).collect::<Vec<_>>().join(", ");
-    found
-        .map(|found| (found, name.into()))
-        .ok_or_else(|| format!("{kind:?} cannot be traced; what can: {}", names()))
+/// What a server said, or why it could not.
+fn said(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        error => error.to_string(),
+    }
 }
 
 impl Trace {
@@ -94,56 +107,80 @@ impl Trace {
     async fn trace(self) -> Result<(), TraceError> {
         let file = self.kubeconfig.clone().unwrap_or_else(connect::default_file);
         let client = connect(&file, "mizzen-trace").await?;
-        let root = Key::new(self.namespace.as_str(), self.object.1.as_str());
+        let api = Api::new(client.clone());
+        let kind = self.object.find(&api).await?;
+        let root = Key::new(self.namespace.as_str(), self.object.name.as_str());
         // An informer would try for ever; somebody who waits for lines wants to know.
-        let is_missing = match Api::new(client.clone()).get(&KINDS[self.object.0], &root).await {
+        let is_missing = match api.get(&KINDS[kind], &root).await {
             Err(error) if !is_not_found(&error) => return Err(TraceError::Refused(error)),
             found => found.is_err(),
         };
-        let factory = Factory::new(client);
-        let events = follow(&factory, &self.namespace);
-        let known = Known::new(self.object.0, root);
+        for followed in followed(kind) {
+            let path = format!("{}?limit=1", followed.path(&self.namespace));
+            api.raw(Method::GET, &path, None).await.map_err(TraceError::Refused)?;
+        }
+        let (informers, events) = follow(&client, &self.namespace, kind);
+        let known = Known::new(kind, root);
         let told = async {
+            // What was there before is told as a whole, in order.
+            for informer in &informers {
+                informer.wait_for_sync().await;
+            }
             if is_missing {
-                factory.wait_for_sync().await;
                 eprintln!("it is not there yet; waiting for it (press Ctrl-C to stop)");
             }
-            tell(events, known, self.until_ready).await;
+            tell(events, known, self.until_ready).await
         };
         let stop = tokio::signal::ctrl_c();
         tokio::select! {
-            () = told => {}
-            _ = stop => {}
+            outcome = told => outcome,
+            _ = stop => Ok(()),
         }
-        Ok(())
     }
 }
 
-/// Something that happened to an object of one of the kinds.
+/// What is followed for an object of a kind: all that may belong to it, and what is told of that.
+fn followed(kind: usize) -> Vec<Resource> {
+    let between = match &*KINDS[kind].kind {
+        "CronJob" => Some(JOBS),
+        "Deployment" => Some(REPLICA_SETS),
+        _ => None,
+    };
+    let pods = Some(PODS).filter(|pods| KINDS[kind] != *pods);
+    [KINDS[kind].clone()].into_iter().chain(between).chain(pods).chain([EVENTS]).collect()
+}
+
+/// Something that happened to an object of one of the kinds, or something that was told.
 struct Seen {
-    kind: usize,
+    /// None for an event.
+    kind: Option<usize>,
     object: Entry<Object>,
     is_gone: bool,
     initial: bool,
 }
 
-fn follow(factory: &Factory, namespace: &str) -> UnboundedReceiver<Seen> {
+fn follow(client: &Client, namespace: &str, kind: usize) -> (Vec<Informer<Object>>, UnboundedReceiver<Seen>) {
     let (sender, events) = unbounded_channel();
-    for (kind, resource) in KINDS.iter().enumerate() {
-        let (sender, namespace) = (sender.clone(), namespace.to_string());
-        factory.objects(resource).add_handler(move |event: Event<Object>| {
+    let one = |resource: &Resource| {
+        let sender = sender.clone();
+        let kind = KINDS.iter().position(|known| known == resource);
+        let informer = Informer::new(ListWatch::at(client.clone(), resource.path(namespace)));
+        informer.add_handler(move |event: Event<Object>| {
             let is_gone = matches!(event, Event::Deleted { .. });
             let initial = matches!(event, Event::Added { initial: true, .. });
-            if event.key().namespace() == namespace {
-                let _ = sender.send(Seen { kind, object: event.object().clone(), is_gone, initial });
-            }
+            let _ = sender.send(Seen { kind, object: event.object().clone(), is_gone, initial });
         });
-    }
-    factory.start();
-    events
+        informer.start();
+        informer
+    };
+    (followed(kind).iter().map(one).collect(), events)
 }
 
-async fn tell(mut events: UnboundedReceiver<Seen>, mut known: Known, until_ready: bool) {
+async fn tell(
+    mut events: UnboundedReceiver<Seen>,
+    mut known: Known,
+    until_ready: bool,
+) -> Result<(), TraceError> {
     let began = Instant::now();
     while let Some(first) = events.recv().await {
         let mut batch = vec![first];
@@ -154,14 +191,21 @@ async fn tell(mut events: UnboundedReceiver<Seen>, mut known: Known, until_ready
         batch.sort_by_key(|seen| seen.object.version());
         for seen in batch {
             let Ok(object) = seen.object.read() else { continue };
-            for step in known.see(seen.kind, object, seen.is_gone, seen.initial) {
+            let steps = match seen.kind {
+                Some(kind) => known.see(kind, object, seen.is_gone, seen.initial),
+                None => known.hear(&object).into_iter().filter(|_| !seen.is_gone).collect(),
+            };
+            for step in steps {
                 println!("{}", line(began.elapsed(), &step));
             }
         }
-        if until_ready && known.is_ready() {
-            return;
+        match known.outcome().filter(|_| until_ready) {
+            Some(Outcome::Ready) => return Ok(()),
+            Some(Outcome::Never(why)) => return Err(TraceError::Never(why)),
+            None => {}
         }
     }
+    Ok(())
 }
 
 fn line(at: Duration, step: &Step) -> String {
@@ -173,18 +217,6 @@ fn line(at: Duration, step: &Step) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_object_is_named_by_its_kind_in_one_or_many() {
-        assert_eq!(parse("deployment/web"), Ok((1, "web".into())));
-        assert_eq!(parse("Pods/a"), Ok((7, "a".into())));
-    }
-
-    #[test]
-    fn what_cannot_be_traced_is_said_with_what_can() {
-        assert!(parse("web").unwrap_err().contains("KIND/NAME"));
-        assert!(parse("secret/a").unwrap_err().contains("replicaset, statefulset"));
-    }
 
     #[test]
     fn a_line_has_time_actor_object_and_cause() {

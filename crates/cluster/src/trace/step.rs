@@ -37,7 +37,10 @@ impl Change<'_> {
             (None, Some(new)) => {
                 vec![self.step(self.creator(new), self.created(new), self.cause_of_creation())]
             }
-            (Some(old), None) => vec![self.step(self.remover(old), "gone".into(), String::new())],
+            (Some(old), None) => {
+                let (actor, cause) = self.remover(old);
+                vec![self.step(actor, "gone".into(), cause)]
+            }
             (Some(old), Some(new)) => self.changed(old, new),
             (None, None) => Vec::new(),
         }
@@ -47,7 +50,7 @@ impl Change<'_> {
         let mut steps = Vec::new();
         let mut add = |actor: String, what: String, cause: String| steps.push(self.step(actor, what, cause));
         if !old.is_going() && new.is_going() {
-            let (actor, cause) = self.deleter();
+            let (actor, cause) = self.deleter(new);
             add(actor, "told to go".into(), cause);
         }
         match self.kind {
@@ -97,28 +100,34 @@ impl Change<'_> {
         }
     }
 
-    /// A surplus pod is deleted by the loop that counts it; any other by somebody.
-    fn deleter(&self) -> (String, String) {
-        match self.owner {
-            Some((kind, owner)) if owner.is_going() => {
-                ("garbage-collector".into(), format!("{} is deleted", named(kind, owner)))
-            }
-            Some((kind, owner)) => match owner["spec"]["replicas"].as_int() {
-                Some(wanted) if (self.n_siblings as i64) >= wanted => {
-                    (controller(kind), format!("{} wants {wanted}", named(kind, owner)))
-                }
-                _ => ("somebody".into(), String::new()),
-            },
-            None => ("somebody".into(), String::new()),
+    /// Who lets an object go: a pod's kubelet, whoever took its finalizers, or the one who deletes it at once.
+    fn remover(&self, old: &Object) -> (String, String) {
+        match (self.kind, old["spec"]["nodeName"].str()) {
+            ("Pod", node) if !node.is_empty() => (format!("kubelet {node}"), String::new()),
+            _ => self.deleter(old),
         }
     }
+}
 
-    fn remover(&self, old: &Object) -> String {
-        match (self.kind, old["spec"]["nodeName"].str(), self.owner) {
-            ("Pod", node, _) if !node.is_empty() => format!("kubelet {node}"),
-            (_, _, Some(_)) => "garbage-collector".into(),
-            _ => "somebody".into(),
+/// An object that was there before somebody looked.
+pub fn there(kind: &str, object: &Object) -> Step {
+    let (mut what, mut cause) = ("is there".to_string(), String::new());
+    if kind == "Pod" {
+        let refusal = refusal(object);
+        match (pod_state(object), refusal.is_empty()) {
+            (_, false) => (what, cause) = ("is there, not placed".into(), refusal.into()),
+            (state, true) if !state.is_empty() => what = format!("is there, {state}"),
+            _ => {}
         }
+    }
+    Step { actor: "-".into(), object: named(kind, object), what, cause }
+}
+
+/// Why a pod has no node.
+fn refusal(pod: &Object) -> &str {
+    match pod["spec"]["nodeName"].is_empty() {
+        true => condition(pod, "PodScheduled")["message"].str(),
+        false => "",
     }
 }
 
@@ -128,9 +137,8 @@ fn pod_steps(old: &Object, new: &Object, add: &mut dyn FnMut(String, String, Str
     if old["spec"]["nodeName"].str().is_empty() && !node.is_empty() {
         add("scheduler".into(), format!("bound to {node}"), "it had no node".into());
     }
-    let refusal = |pod: &Object| condition(pod, "PodScheduled")["message"].str().to_string();
-    if node.is_empty() && refusal(new) != refusal(old) && !refusal(new).is_empty() {
-        add("scheduler".into(), "not placed".into(), refusal(new));
+    if refusal(new) != refusal(old) && !refusal(new).is_empty() {
+        add("scheduler".into(), "not placed".into(), refusal(new).into());
     }
     let (before, after) = (pod_state(old), pod_state(new));
     if before != after && !node.is_empty() && !after.is_empty() {
@@ -156,7 +164,8 @@ fn pod_state(pod: &Object) -> String {
     }
 }
 
-fn condition<'a>(object: &'a Object, name: &str) -> &'a Value {
+/// One condition of an object; null if there is none.
+pub fn condition<'a>(object: &'a Object, name: &str) -> &'a Value {
     static NONE: Value = Value::Null;
     object["status"]["conditions"].list().iter().find(|one| one["type"].str() == name).unwrap_or(&NONE)
 }
@@ -203,7 +212,7 @@ pub fn named(kind: &str, object: &Object) -> String {
 }
 
 /// The loop that looks after a kind.
-fn controller(kind: &str) -> String {
+pub fn controller(kind: &str) -> String {
     format!("{}-controller", kind.to_lowercase())
 }
 
@@ -304,11 +313,37 @@ mod tests {
     }
 
     #[test]
-    fn a_surplus_pod_goes_by_its_loop_and_another_by_somebody() {
+    fn a_pod_is_told_to_go_and_one_without_a_node_is_gone_at_once() {
         let (there, going) = ("{metadata: {name: p}}", "{metadata: {name: p, deletionTimestamp: x}}");
         let cause = "replicaset-controller: pod/p told to go; replicaset/web-1 wants 3";
         check("Pod", there, going, Some(SET), 3, &[cause]);
-        check("Pod", there, going, Some(SET), 2, &["somebody: pod/p told to go; "]);
+        check(
+            "Pod",
+            there,
+            "",
+            Some(SET),
+            3,
+            &["replicaset-controller: pod/p gone; replicaset/web-1 wants 3"],
+        );
+    }
+
+    #[test]
+    fn what_was_there_before_says_how_it_is() {
+        let check = |text: &str, what: &str, cause: &str| {
+            let step = super::there("Pod", &object(text));
+            assert_eq!((step.what.as_str(), step.cause.as_str()), (what, cause), "{text}");
+        };
+        check(
+            "{metadata: {name: p}, status: {phase: Pending, conditions: [{type: PodScheduled, status: 'False', message: no room}]}}",
+            "is there, not placed",
+            "no room",
+        );
+        check(
+            "{metadata: {name: p}, spec: {nodeName: n}, status: {phase: Succeeded}}",
+            "is there, succeeded",
+            "",
+        );
+        check("{metadata: {name: p}}", "is there", "");
     }
 
     #[test]

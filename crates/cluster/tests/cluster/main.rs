@@ -26,4 +26,5 @@ mod start;
 mod stop;
 mod threats;
 mod tls;
+mod trace;
 mod whole;
