@@ -67,8 +67,9 @@ impl Browsers {
             return None;
         }
         let origin = headers.get(header::ORIGIN)?;
-        let text = origin.to_str().ok().filter(|text| !text.is_empty())?;
-        self.origins.iter().any(|pattern| pattern.is_match(text)).then_some(origin)
+        let text = String::from_utf8_lossy(origin.as_bytes());
+        let may = !text.is_empty() && self.origins.iter().any(|pattern| pattern.is_match(&text));
+        may.then_some(origin)
     }
 }
 

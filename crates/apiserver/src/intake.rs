@@ -30,8 +30,8 @@ const BODY_TYPES: &str = "application/json, application/yaml, application/vnd.ku
 
 /// The form of the body; JSON unless said.
 pub(crate) fn body_type(request: &Request) -> Result<BodyType, Status> {
-    let media_type = request.header("content-type").split(';').next().unwrap_or_default().trim();
-    match media_type {
+    let header = request.header("content-type");
+    match header.split(';').next().unwrap_or_default().trim() {
         "" | "application/json" => Ok(BodyType::Json),
         "application/yaml" => Ok(BodyType::Yaml),
         "application/vnd.kubernetes.protobuf" => Ok(BodyType::Protobuf),

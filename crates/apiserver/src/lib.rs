@@ -20,6 +20,7 @@ pub mod discovery;
 pub mod extend;
 mod fairness;
 mod gather;
+mod header;
 mod health;
 mod identity;
 mod in_process;

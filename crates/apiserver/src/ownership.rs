@@ -24,7 +24,7 @@ impl<'a> Owning<'a> {
         let request = call.request;
         Owning {
             call,
-            manager: manager_name(request.query.text("fieldManager"), request.header("user-agent")),
+            manager: manager_name(request.query.text("fieldManager"), &request.header("user-agent")),
             now: call.server.registry.timestamp(),
             reset: FieldSet::of_names(&call.resource.kind().resets(&call.path.subresource)),
             others: Others::new(&call.server.catalog, call.resource),

@@ -1,5 +1,6 @@
 //! A request, taken apart: what it is about, and what it says besides.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use bytes::Bytes;
@@ -11,6 +12,7 @@ use crate::aggregation::Streams;
 use crate::audit::Record;
 use crate::deadline::Deadline;
 use crate::fairness::Turn;
+use crate::header;
 use crate::identity::User;
 
 /// How long the server takes at most for what it asks of itself.
@@ -62,8 +64,8 @@ impl Request {
     }
 
     /// A header's text, `""` if it is not there.
-    pub fn header(&self, name: &str) -> &str {
-        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    pub fn header(&self, name: &str) -> Cow<'_, str> {
+        header::text(&self.headers, name)
     }
 }
 

@@ -102,7 +102,7 @@ impl Ask<'_> {
         let url = format!("https://{}{}", target.address, self.path);
         let mut request =
             Request::get(url).body(whole(Bytes::new())).map_err(|error| SendError(error.to_string()))?;
-        *request.headers_mut() = self.headers();
+        *request.headers_mut() = self.headers()?;
         let (head, body) = self.client.send(&target, request).await?.into_parts();
         let body = Limited::new(body, self.limit).collect().await;
         let body = body.map_err(|error| SendError(error.to_string()))?.to_bytes();
@@ -110,17 +110,17 @@ impl Ask<'_> {
         Ok(Page { code: head.status.as_u16(), tag: tag.into(), body })
     }
 
-    fn headers(&self) -> HeaderMap {
+    fn headers(&self) -> Result<HeaderMap, SendError> {
         let mut headers = HeaderMap::new();
         // Kubernetes: this user may always ask.
         let user = User { groups: vec![crate::MASTERS.into()], ..User::master("system:kube-aggregator") };
-        speak_for(&user, &mut headers);
+        speak_for(&user, &mut headers)?;
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
         if let Ok(tag) = HeaderValue::from_str(self.tag)
             && !self.tag.is_empty()
         {
             headers.insert(header::IF_NONE_MATCH, tag);
         }
-        headers
+        Ok(headers)
     }
 }

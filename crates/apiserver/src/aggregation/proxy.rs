@@ -42,7 +42,10 @@ pub(crate) async fn pass_on(server: &Inner, request: &Request, entry: &Entry) ->
         Some(streams) => (streams.body, streams.upgrade),
         None => (whole(request.body.clone()), None),
     };
-    let Some(outward) = outward(request, &target.address, upgraded) else { return unavailable() };
+    let outward = match outward(request, &target.address, upgraded) {
+        Ok(outward) => outward,
+        Err(error) => return unreachable(error),
+    };
     let sent = server.client.send(&target, outward.map(|()| body));
     let is_discovery = request.uri.path().trim_matches('/') == entry.path().trim_matches('/');
     let answered = match is_discovery {
@@ -54,14 +57,15 @@ pub(crate) async fn pass_on(server: &Inner, request: &Request, entry: &Entry) ->
     match answered {
         Ok(response) if response.status() == 101 => upgrade::join(response, asked, request.record.clone()),
         Ok(response) => inward(response),
-        Err(SendError(why)) => plain(503, &format!("error trying to reach service: {why}")),
+        Err(error) => unreachable(error),
     }
 }
 
 /// The request as the other server gets it.
-fn outward(request: &Request, address: &str, upgraded: bool) -> Option<Outward<()>> {
+fn outward(request: &Request, address: &str, upgraded: bool) -> Result<Outward<()>, SendError> {
     let path = request.uri.path_and_query().map_or("/", |path| path.as_str());
-    let uri: Uri = format!("https://{address}{path}").parse().ok()?;
+    let uri = format!("https://{address}{path}").parse::<Uri>();
+    let uri = uri.map_err(|error| SendError(error.to_string()))?;
     let mut outward = Outward::new(());
     *outward.method_mut() = request.method.clone();
     *outward.uri_mut() = uri;
@@ -76,36 +80,38 @@ fn outward(request: &Request, address: &str, upgraded: bool) -> Option<Outward<(
     // What proves who asks is for this server alone.
     headers.remove(header::AUTHORIZATION);
     headers.remove(header::HOST);
-    speak_for(&request.user, &mut headers);
+    speak_for(&request.user, &mut headers)?;
     *outward.headers_mut() = headers;
-    Some(outward)
+    Ok(outward)
 }
 
-/// Says for whom we ask.
-pub(super) fn speak_for(user: &User, headers: &mut HeaderMap) {
+/// Says for whom we ask, to the last letter, or fails: a part of somebody is somebody else.
+pub(super) fn speak_for(user: &User, headers: &mut HeaderMap) -> Result<(), SendError> {
     let forged: Vec<HeaderName> =
         headers.keys().filter(|name| name.as_str().starts_with("x-remote-")).cloned().collect();
     for name in forged {
         headers.remove(name);
     }
     let mut say = |name: &str, text: &str| {
-        if let (Ok(name), Ok(text)) = (name.parse::<HeaderName>(), HeaderValue::from_str(text)) {
-            headers.append(name, text);
-        }
+        let unsayable = |what: &str| SendError(format!("net/http: invalid header field {what} {name:?}"));
+        let key: HeaderName = name.parse().map_err(|_| unsayable("name"))?;
+        headers.append(key, HeaderValue::from_str(text).map_err(|_| unsayable("value for"))?);
+        Ok(())
     };
-    say(peer::USER, &user.name);
+    say(peer::USER, &user.name)?;
     if !user.uid.is_empty() {
-        say(peer::UID, &user.uid);
+        say(peer::UID, &user.uid)?;
     }
     for group in &user.groups {
-        say(peer::GROUP, group);
+        say(peer::GROUP, group)?;
     }
     for (key, values) in user.extra.entries() {
         let name = format!("{}{}", peer::EXTRA, escape(key));
         for value in values.list() {
-            say(&name, Value::str(value));
+            say(&name, Value::str(value))?;
         }
     }
+    Ok(())
 }
 
 /// A key as a part of a header's name: what cannot stand there is written as its code.
@@ -153,6 +159,10 @@ fn unavailable() -> Answer {
     plain(503, "service unavailable")
 }
 
+fn unreachable(SendError(why): SendError) -> Answer {
+    plain(503, &format!("error trying to reach service: {why}"))
+}
+
 fn plain(code: u16, text: &str) -> Answer {
     answer::text(code, format!("{text}\n"))
 }
@@ -173,7 +183,7 @@ mod tests {
             uid: "7".into(),
             extra: value!({ "acme.com/project": ["one"] }),
         };
-        speak_for(&user, &mut headers);
+        speak_for(&user, &mut headers).unwrap();
         let mut said: Vec<String> =
             headers.iter().map(|(name, text)| format!("{name}: {}", text.to_str().unwrap())).collect();
         said.sort();
@@ -185,5 +195,14 @@ mod tests {
             "x-remote-user: jane",
         ];
         assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn a_name_is_passed_on_whole_or_not_at_all() {
+        let mut headers = HeaderMap::new();
+        speak_for(&User::component("jürgen"), &mut headers).unwrap();
+        assert_eq!(headers["x-remote-user"].as_bytes(), "jürgen".as_bytes());
+        let refused = speak_for(&User::component("jane\nroot"), &mut headers).unwrap_err();
+        assert_eq!(refused.0, "net/http: invalid header field value for \"x-remote-user\"");
     }
 }

@@ -30,8 +30,7 @@ pub(crate) fn compress(request: &HeaderMap, answer: Answer) -> Answer {
 }
 
 fn accepts_gzip(headers: &HeaderMap) -> bool {
-    let accepted = headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
-    accepted.unwrap_or_default().split(',').any(|coding| {
+    crate::header::text(headers, header::ACCEPT_ENCODING).split(',').any(|coding| {
         let mut parts = coding.split(';').map(str::trim);
         parts.next() == Some("gzip") && !parts.any(|parameter| parameter == "q=0")
     })

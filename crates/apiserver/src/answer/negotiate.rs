@@ -82,7 +82,7 @@ pub(crate) fn negotiate_among(
     list: bool,
     offer: Offer,
 ) -> Result<Accept, Status> {
-    let header = headers.get(http::header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let header = &*crate::header::text(headers, http::header::ACCEPT);
     let pretty = query.bool("pretty").unwrap_or_else(|| by_a_person(headers));
     let default = Accept { pretty, ..Accept::JSON };
     if header.trim().is_empty() {
@@ -97,8 +97,7 @@ pub(crate) fn negotiate_among(
 
 /// Kubernetes: command-line tools and browsers get readable JSON without asking.
 fn by_a_person(headers: &HeaderMap) -> bool {
-    let agent =
-        headers.get(http::header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let agent = crate::header::text(headers, http::header::USER_AGENT);
     ["curl", "Wget", "Mozilla/5.0"].iter().any(|tool| agent.starts_with(tool))
 }
 

@@ -319,7 +319,7 @@ fn event(request: &Request, attributes: &Attributes, level: Level, known: bool, 
     };
     Event {
         level,
-        id: request.header("audit-id").into(),
+        id: (&*request.header("audit-id")).into(),
         uri: request.uri.path_and_query().map_or("/", |path| path.as_str()).into(),
         verb: attributes.verb.into(),
         user: known.then(|| request.user.clone()),

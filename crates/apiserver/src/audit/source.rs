@@ -6,15 +6,16 @@ use std::net::IpAddr;
 
 use http::HeaderMap;
 
+use crate::header;
+
 /// The longest name of a program that is remembered whole.
 const MAX_AGENT: usize = 1024;
 
 /// The addresses from which a request has come, the farthest first.
 pub(super) fn addresses(headers: &HeaderMap, connected: Option<IpAddr>) -> Vec<IpAddr> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let forwarded = text("x-forwarded-for").split(',');
-    let mut addresses: Vec<IpAddr> = forwarded.filter_map(|part| read(part.trim())).collect();
-    if let Some(address) = read(text("x-real-ip"))
+    let forwarded = header::text(headers, "x-forwarded-for");
+    let mut addresses: Vec<IpAddr> = forwarded.split(',').filter_map(|part| read(part.trim())).collect();
+    if let Some(address) = read(&header::text(headers, "x-real-ip"))
         && !addresses.contains(&address)
     {
         addresses.push(address);
@@ -66,6 +67,7 @@ mod tests {
         check("1.2.3.4", "1.2.3.4", "1.2.3.4", &["1.2.3.4"]);
         check("10.0.0.1,1.2.3.4", "", "10.0.0.1", &["10.0.0.1", "1.2.3.4", "10.0.0.1"]);
         check("::1", "", "::ffff:10.0.0.1", &["::1", "10.0.0.1"]);
+        check("é, 1.2.3.4", "é", "10.0.0.1", &["1.2.3.4", "10.0.0.1"]);
         check("", "", "", &[]);
     }
 

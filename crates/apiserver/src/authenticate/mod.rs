@@ -25,6 +25,7 @@ use mizzen_object::{Status, Str, in_one};
 use mizzen_registry::Future;
 use tokio::time::Instant;
 
+use crate::header;
 use crate::identity::User;
 use crate::metrics::Authenticated;
 use crate::server::Inner;
@@ -115,7 +116,7 @@ async fn find(server: &Inner, claim: Claim, path: &str, headers: &HeaderMap) -> 
             false => Err(Authenticated::Failure),
         };
     };
-    let bearer = authenticate_token(server, token, server.options.service_accounts.audiences()).await;
+    let bearer = authenticate_token(server, &token, server.options.service_accounts.audiences()).await;
     bearer.map(|bearer| bearer.user).map_err(|problem| {
         tracing::debug!(%problem, "a token was refused");
         Authenticated::Error
@@ -160,11 +161,12 @@ fn accept(verdict: Verdict, problems: &mut Vec<String>) -> Option<Bearer> {
 }
 
 /// Kubernetes: what follows a second space is ignored (request/bearertoken/bearertoken.go).
-fn bearer_token(headers: &HeaderMap) -> Option<&str> {
-    let header = headers.get(http::header::AUTHORIZATION)?.to_str().ok()?.trim();
-    let mut parts = header.split(' ');
+fn bearer_token(headers: &HeaderMap) -> Option<String> {
+    let header = header::text(headers, http::header::AUTHORIZATION);
+    let mut parts = header.trim().split(' ');
     let scheme = parts.next()?;
-    parts.next().filter(|token| scheme.eq_ignore_ascii_case("bearer") && !token.is_empty())
+    let token = parts.next().filter(|token| scheme.eq_ignore_ascii_case("bearer") && !token.is_empty());
+    token.map(String::from)
 }
 
 #[cfg(test)]
@@ -175,13 +177,14 @@ mod tests {
     fn check(header: &str, expected: Option<&str>) {
         let mut headers = HeaderMap::new();
         headers.insert("authorization", header.parse().unwrap());
-        assert_eq!(bearer_token(&headers), expected);
+        assert_eq!(bearer_token(&headers).as_deref(), expected);
     }
 
     #[test]
     fn a_token_follows_the_word_bearer() {
         check("Bearer abc", Some("abc"));
         check("bearer abc more", Some("abc"));
+        check("Bearer é", Some("é"));
         check("Bearer ", None);
         check("Basic abc", None);
         check("", None);

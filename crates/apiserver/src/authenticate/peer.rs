@@ -6,9 +6,10 @@
 use std::net::IpAddr;
 
 use http::HeaderMap;
-use mizzen_object::{Str, Value};
+use mizzen_object::Value;
 
 use super::Certified;
+use crate::header::texts;
 use crate::identity::User;
 use crate::request::decode;
 
@@ -84,17 +85,12 @@ fn spoken_for(headers: &mut HeaderMap) -> Claim {
     Claim::Proved(user)
 }
 
-/// All values of a header.
-pub(crate) fn texts(headers: &HeaderMap, name: &str) -> Vec<Str> {
-    headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).map(Into::into).collect()
-}
-
 /// What headers with a prefix say, by the rest of their names.
 pub(crate) fn extra(headers: &HeaderMap, prefix: &str) -> Value {
     let mut extra = Value::object();
     for name in headers.keys() {
         let Some(key) = name.as_str().strip_prefix(prefix) else { continue };
-        let values = texts(headers, name.as_str()).iter().map(Value::from).collect::<Vec<_>>();
+        let values = texts(headers, name).iter().map(Value::from).collect::<Vec<_>>();
         let all = extra.entry(&unescaped(key)).make_list();
         all.extend(values);
     }
@@ -126,6 +122,15 @@ mod tests {
         assert_eq!(user.groups, ["dev", "ops", "system:authenticated"]);
         assert_eq!(user.extra["acme.com/project"].list()[0].str(), "one");
         assert!(headers.get("x-remote-user").is_none());
+    }
+
+    #[test]
+    fn a_name_may_have_any_letters() {
+        let mut headers =
+            headers(&[("x-remote-user", "jürgen"), ("x-remote-group", "é"), ("x-remote-uid", "ß")]);
+        let Claim::Proved(user) = Peer::FrontProxy.claim(&mut headers) else { panic!("nobody") };
+        assert_eq!((user.name.as_str(), user.uid.as_str()), ("jürgen", "ß"));
+        assert_eq!(user.groups, ["é", "system:authenticated"]);
     }
 
     #[test]

@@ -54,8 +54,8 @@ pub(crate) async fn patch(call: &Call<'_>, action: Action) -> Result<Answer, Sta
 
 /// The form of the patch.
 pub(crate) fn media_type(call: &Call) -> Result<Form, Status> {
-    let media_type = call.request.header("content-type").split(';').next().unwrap_or_default().trim();
-    match media_type {
+    let header = call.request.header("content-type");
+    match header.split(';').next().unwrap_or_default().trim() {
         JSON => Ok(Form::Json),
         MERGE => Ok(Form::Merge),
         STRATEGIC if !call.resource.is_custom() => Ok(Form::Strategic),

@@ -159,6 +159,49 @@ async fn acting_as_somebody_else_needs_permission() {
     rig.call_as(User::master("admin"), &as_joe, "GET", CONFIG_MAPS, "").await.expect(403);
 }
 
+const WHO_AM_I: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+
+#[tokio::test]
+async fn nobody_acts_as_themselves_who_names_somebody_else_in_any_letters() {
+    let rig = Rig::new().await;
+    let may_ask = role("ask", r#""create""#, "authentication.k8s.io", r#""selfsubjectreviews""#);
+    rig.post(CLUSTER_ROLES, &may_ask).await.expect(201);
+    let everybody = binding("ask", "ClusterRole", "ask", "system:authenticated").replace("User", "Group");
+    rig.post(CLUSTER_ROLE_BINDINGS, &everybody).await.expect(201);
+    let check = async |headers: &[(&'static str, &str)], expected: Result<&str, u16>| {
+        let answer = rig.call_as(User::master("admin"), headers, "POST", WHO_AM_I, "{}").await;
+        match expected {
+            Ok(name) => {
+                let user = answer.expect(201).body["status"]["userInfo"].clone();
+                assert_eq!(user["username"].str(), name);
+                assert!(
+                    !user["groups"].list().iter().any(|group| group.str() == "system:masters"),
+                    "{user:?}"
+                );
+            }
+            Err(code) => drop(answer.expect(code)),
+        }
+    };
+    check(&[("impersonate-user", "jürgen")], Ok("jürgen")).await;
+    check(&[("impersonate-user", "jane"), ("impersonate-group", "é")], Ok("jane")).await;
+    check(&[("impersonate-group", "é")], Err(400)).await;
+    check(&[("impersonate-uid", "é")], Err(400)).await;
+    check(&[("impersonate-extra-a", "é")], Err(400)).await;
+    let told = [("impersonate-user", "jane"), ("impersonate-uid", "ß"), ("impersonate-extra-a.b%2fc", "é")];
+    let answer = rig.call_as(User::master("admin"), &told, "POST", WHO_AM_I, "{}").await.expect(201);
+    let user = &answer.body["status"]["userInfo"];
+    assert_eq!((user["uid"].str(), user["extra"]["a.b/c"].list()[0].str()), ("ß", "é"));
+}
+
+#[tokio::test]
+async fn what_a_client_says_of_forms_is_heard_in_any_letters() {
+    let rig = Rig::new().await;
+    let admin = || User::master("admin");
+    rig.call_as(admin(), &[("accept", "é")], "GET", CONFIG_MAPS, "").await.expect(406);
+    let map = r#"{"metadata":{"name":"a"}}"#;
+    rig.call_as(admin(), &[("content-type", "é")], "POST", CONFIG_MAPS, map).await.expect(415);
+}
+
 #[tokio::test(start_paused = true)]
 async fn parts_of_somebody_else_are_asked_about_one_by_one() {
     let rig = Rig::new().await;

@@ -142,7 +142,7 @@ impl Rig {
             "STRATEGIC" => ("PATCH", "application/strategic-merge-patch+json"),
             _ => (method, "application/json"),
         };
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+        headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static(media_type));
         let (method, uri): (Method, Uri) = (method.parse().unwrap(), path.parse().unwrap());
         self.server.call(Some(user), method, uri, headers, Bytes::from(body.to_owned())).await
     }

@@ -147,9 +147,12 @@ async fn who_shows_no_certificate_sees_nothing() {
 async fn a_token_that_nobody_gave_out_is_refused() {
     let process = Home::in_memory().start().await;
     let stranger = process.stranger().await;
-    let request = Request::get(stranger.uri("/healthz")).header("authorization", "Bearer forged");
-    let answer = stranger.fetch(request.body(Full::default()).unwrap()).await.unwrap();
-    assert_eq!(answer.status, 401, "{}", answer.text());
+    for token in ["forged", "é", "\u{fffd}"] {
+        let request =
+            Request::get(stranger.uri("/healthz")).header("authorization", format!("Bearer {token}"));
+        let answer = stranger.fetch(request.body(Full::default()).unwrap()).await.unwrap();
+        assert_eq!(answer.status, 401, "{token}: {}", answer.text());
+    }
 }
 
 #[tokio::test]

@@ -16,7 +16,8 @@ use mizzen_object::Status;
 use tokio::time::Instant;
 
 use crate::audit::Layer;
-use crate::authenticate::peer::{extra, texts};
+use crate::authenticate::peer::extra;
+use crate::header::texts;
 use crate::identity::User;
 use crate::request::Request;
 use crate::server::Inner;
@@ -101,7 +102,18 @@ mod tests {
     }
 
     #[test]
+    fn a_name_may_have_any_letters() {
+        let mut headers = headers(&[("impersonate-user", "jürgen"), ("impersonate-uid", "ß")]);
+        headers.append("impersonate-group", http::HeaderValue::from_bytes(b"\xff").unwrap());
+        let user = read(&mut headers).unwrap().unwrap();
+        assert_eq!((user.name.as_str(), user.uid.as_str()), ("jürgen", "ß"));
+        assert_eq!(user.groups, ["\u{fffd}"]);
+        assert!(headers.is_empty());
+    }
+
+    #[test]
     fn parts_of_a_user_need_a_name() {
+        assert_eq!(read(&mut headers(&[("impersonate-group", "é")])).unwrap_err().code, 400);
         let status = read(&mut headers(&[("impersonate-group", "a")])).unwrap_err();
         let shown =
             r#"&user.DefaultInfo{Name:"", UID:"", Groups:[]string{"a"}, Extra:map[string][]string(nil)}"#;

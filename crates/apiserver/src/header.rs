@@ -1,0 +1,44 @@
+//! What does a header say? Its bytes, read as text.
+//!
+//! Invariant: a header that is there is never taken for one that is not. What of it is no UTF-8 is read as U+FFFD, which
+//! is what Go shows of such a text.
+
+use std::borrow::Cow;
+
+use http::HeaderMap;
+use http::header::AsHeaderName;
+use mizzen_object::Str;
+
+/// The text of a header's first value, `""` if there is none.
+pub(crate) fn text(headers: &HeaderMap, name: impl AsHeaderName) -> Cow<'_, str> {
+    headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes())).unwrap_or_default()
+}
+
+/// The texts of all values of a header.
+pub(crate) fn texts(headers: &HeaderMap, name: impl AsHeaderName) -> Vec<Str> {
+    headers.get_all(name).iter().map(|value| (&*String::from_utf8_lossy(value.as_bytes())).into()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(value: &[u8], expected: &str) {
+        let headers = HeaderMap::from_iter([(http::header::FROM, HeaderValue::from_bytes(value).unwrap())]);
+        assert_eq!(text(&headers, "from"), expected);
+        assert_eq!(texts(&headers, "from"), [expected]);
+    }
+
+    #[test]
+    fn a_header_that_is_there_is_read() {
+        check(b"jane", "jane");
+        check("jürgen".as_bytes(), "jürgen");
+        check(b"j\xfcrgen", "j\u{fffd}rgen");
+        check(b"", "");
+        assert_eq!(text(&HeaderMap::new(), "from"), "");
+        assert!(texts(&HeaderMap::new(), "from").is_empty());
+    }
+}
