@@ -8,6 +8,9 @@ pub const MASTERS: &str = "system:masters";
 const NODES: &str = "system:nodes";
 const NODE: &str = "system:node:";
 
+/// What tells one credential of a user from another, among what else is known of them.
+pub(crate) const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+
 /// The group of everybody who has shown who they are.
 const AUTHENTICATED: &str = "system:authenticated";
 

@@ -20,6 +20,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::server::TlsStream;
 
 use crate::Server;
@@ -50,8 +51,8 @@ const MAX_UNSEEN_RESETS: usize = 20;
 /// How many streams a client may make us reset by breaking the rules of HTTP/2, before its connection is ended.
 const MAX_FAULTS: usize = 256;
 
-/// How to know a client by its certificate.
-pub type Identify = Arc<dyn Fn(&[u8]) -> Peer + Send + Sync>;
+/// How to know a client by its certificate and those that came with it.
+pub type Identify = Arc<dyn Fn(&[CertificateDer<'static>]) -> Peer + Send + Sync>;
 
 /// Serves until `stop` is done, then lets what is under way finish for at most `grace`.
 pub async fn listen(
@@ -138,8 +139,8 @@ impl Connection {
     }
 
     fn far(&self, stream: &TlsStream<TcpStream>) -> Arc<Far> {
-        let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
-        let peer = certificates.first().map_or(Peer::Stranger, |certificate| (self.identify)(certificate));
+        let peer =
+            stream.get_ref().1.peer_certificates().map_or(Peer::Stranger, |shown| (self.identify)(shown));
         Arc::new(Far { peer, address: self.address.ip() })
     }
 

@@ -300,14 +300,14 @@ mod tests {
             front_proxies: front_proxies.certificate.clone(),
             allowed: vec![FRONT_PROXY_CLIENT.into()],
         };
-        Authorities::new(&registry, &trusted).peer(&pem_to_der(&signed.certificate))
+        Authorities::new(&registry, &trusted).peer(&[pem_to_der(&signed.certificate).into()])
     }
 
     #[test]
     fn only_the_named_client_of_the_other_authority_is_a_front_proxy() {
         let (clients, proxies) = (Authority::in_memory().unwrap(), Authority::front_proxy(None).unwrap());
         let identify = |signed: Result<Signed, PkiError>| identify(&clients, &proxies, &signed.unwrap());
-        assert_eq!(identify(proxies.front_proxy_client()), Peer::FrontProxy);
+        assert_eq!(identify(proxies.front_proxy_client()), Peer::FrontProxy(None));
         assert_eq!(identify(proxies.sign_client("jane", "", &[MASTERS])), Peer::Impostor);
         let same_name = clients.sign_client(FRONT_PROXY_CLIENT, "", &[]);
         assert!(matches!(identify(same_name), Peer::User(_)));

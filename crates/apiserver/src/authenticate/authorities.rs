@@ -1,33 +1,30 @@
 //! Whose certificates count? Those that an authority of clients, or one of front proxies, has signed.
 //!
-//! Other authorities can take their place while the server runs: connections go on, and each request is judged by the
-//! authorities of the moment.
+//! A handshake proves only that a client has the key of the certificate that it shows. Who that makes them is asked with
+//! each request, of the authorities of the moment: others can take their place while the server runs, and connections
+//! go on. So who shows a certificate that nobody vouches for is told so in an answer, and a good token still helps them.
 //!
 //! Invariant: a front proxy is who has a certificate of an authority of front proxies, and a user who has one of an
-//! authority of clients, even if they are called the same.
+//! authority of clients, even if they are called the same. Who shows a certificate and is neither is never taken for
+//! somebody who shows nothing.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Duration;
 
 use mizzen_registry::Registry;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
-use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, UnixTime};
-use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use tokio_rustls::rustls::{CertificateError, DistinguishedName, Error, RootCertStore};
+use tokio_rustls::rustls::{DistinguishedName, Error};
 
-use super::{Peer, named};
+use super::Peer;
+use super::certificate::Subject;
+use super::vouch::Roots;
 use crate::listen::Identify;
 use crate::signatures::check_signatures;
 
 /// After how many seconds a certificate is looked at again though nothing has changed: its time may have passed.
 const GOOD_FOR: i64 = 60;
-
-/// How many clients are remembered whose certificates came with others.
-const MAX_CHAINS: usize = 1024;
 
 /// Who is trusted.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -43,118 +40,65 @@ pub struct Trusted {
 /// Those who are trusted now.
 pub struct Authorities {
     registry: Registry,
-    provider: Arc<CryptoProvider>,
+    provider: CryptoProvider,
     current: RwLock<Arc<Current>>,
-    /// What leads from a client's certificate to its authority, where that is more than a step.
-    chains: Mutex<HashMap<Vec<u8>, Chain>>,
 }
 
-type Chain = Vec<CertificateDer<'static>>;
-
-type Verifier = Option<Arc<dyn ClientCertVerifier>>;
-
-/// Without authorities nobody verifies.
+/// Without authorities nobody is vouched for.
 #[derive(Default)]
 struct Current {
     generation: u64,
-    all: Verifier,
-    clients: Verifier,
-    front_proxies: Verifier,
+    clients: Roots,
+    front_proxies: Roots,
     allowed: Vec<String>,
 }
 
 impl Authorities {
     /// Trusts these.
     pub fn new(registry: &Registry, trusted: &Trusted) -> Arc<Authorities> {
-        let provider = Arc::new(ring::default_provider());
-        let (registry, current, chains) = (registry.clone(), RwLock::default(), Mutex::default());
-        let authorities = Authorities { registry, provider, current, chains };
+        let (registry, provider) = (registry.clone(), ring::default_provider());
+        let authorities = Authorities { registry, provider, current: RwLock::default() };
         authorities.replace(trusted);
         Arc::new(authorities)
     }
 
     /// Trusts these from now on, and nobody else.
     pub fn replace(&self, trusted: &Trusted) {
-        let (clients, front_proxies) = (certificates(&trusted.clients), certificates(&trusted.front_proxies));
-        let all: Vec<_> = clients.iter().chain(&front_proxies).cloned().collect();
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         *current = Arc::new(Current {
             generation: current.generation + 1,
-            all: self.verifier(&all),
-            clients: self.verifier(&clients),
-            front_proxies: self.verifier(&front_proxies),
+            clients: Roots::read(&trusted.clients),
+            front_proxies: Roots::read(&trusted.front_proxies),
             allowed: trusted.allowed.clone(),
         });
-    }
-
-    /// Knows certificates of these authorities; none if there are none.
-    fn verifier(&self, authorities: &[CertificateDer<'static>]) -> Verifier {
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(authorities.iter().cloned());
-        let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), self.provider.clone());
-        builder.allow_unauthenticated().build().ok()
     }
 
     fn current(&self) -> Arc<Current> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Who shows a certificate, as of now.
-    pub fn peer(&self, certificate: &[u8]) -> Peer {
-        self.peer_of(certificate, &self.chain(certificate))
-    }
-
-    fn peer_of(&self, certificate: &[u8], chain: &[CertificateDer]) -> Peer {
-        let (current, now) = (self.current(), self.now());
-        let signed_by = |verifier: &Verifier| {
-            let leaf = CertificateDer::from(certificate);
-            verifier.as_ref().is_some_and(|it| it.verify_client_cert(&leaf, chain, now).is_ok())
-        };
-        let Some((name, user)) = named(certificate) else { return Peer::Stranger };
-        let may_speak = current.allowed.is_empty() || current.allowed.iter().any(|allowed| *allowed == name);
-        if may_speak && signed_by(&current.front_proxies) {
-            return Peer::FrontProxy;
+    /// Who shows these certificates, their own first and then those that lead to an authority, as of now.
+    pub fn peer(&self, chain: &[CertificateDer]) -> Peer {
+        let (current, now) = (self.current(), self.registry.now());
+        let Some(subject) = chain.first().and_then(|own| Subject::read(own)) else { return Peer::Impostor };
+        let user = subject.user.filter(|user| !user.name.is_empty());
+        let user = user.filter(|_| current.clients.vouch_for(chain, now));
+        let may_speak =
+            current.allowed.is_empty() || current.allowed.iter().any(|name| *name == subject.name);
+        if may_speak && current.front_proxies.vouch_for(chain, now) {
+            return Peer::FrontProxy(user);
         }
-        if signed_by(&current.clients) { Peer::User(user) } else { Peer::Impostor }
-    }
-
-    fn now(&self) -> UnixTime {
-        UnixTime::since_unix_epoch(Duration::from_secs(
-            u64::try_from(self.registry.now()).unwrap_or_default(),
-        ))
-    }
-
-    fn chain(&self, certificate: &[u8]) -> Chain {
-        let chains = self.chains.lock().unwrap_or_else(PoisonError::into_inner);
-        chains.get(certificate).cloned().unwrap_or_default()
-    }
-
-    /// Remembers what a certificate that was good came with. Where there is too much, all is forgotten: who is connected
-    /// has what they need.
-    fn remember(&self, certificate: &[u8], chain: &[CertificateDer]) {
-        if chain.is_empty() {
-            return;
-        }
-        let mut chains = self.chains.lock().unwrap_or_else(PoisonError::into_inner);
-        if chains.len() >= MAX_CHAINS {
-            chains.clear();
-        }
-        chains.insert(certificate.to_vec(), chain.iter().map(|one| one.clone().into_owned()).collect());
+        user.map_or(Peer::Impostor, Peer::User)
     }
 
     /// How clients are known by their certificates.
     pub fn identify(self: &Arc<Authorities>) -> Identify {
         let authorities = self.clone();
-        Arc::new(move |certificate| {
-            let (authorities, chain) = (authorities.clone(), authorities.chain(certificate));
-            let (certificate, judged) = (certificate.into(), Mutex::default());
-            Peer::Certified(Certified(Arc::new(Presented { authorities, certificate, chain, judged })))
+        Arc::new(move |chain| {
+            let (authorities, chain, judged) = (authorities.clone(), chain.into(), Mutex::default());
+            Peer::Certified(Certified(Arc::new(Presented { authorities, chain, judged })))
         })
     }
-}
-
-fn certificates(pem: &str) -> Vec<CertificateDer<'static>> {
-    CertificateDer::pem_slice_iter(pem.as_bytes()).filter_map(Result::ok).collect()
 }
 
 /// Somebody with a certificate, for as long as a connection lasts.
@@ -163,8 +107,7 @@ pub struct Certified(Arc<Presented>);
 
 struct Presented {
     authorities: Arc<Authorities>,
-    certificate: Box<[u8]>,
-    chain: Chain,
+    chain: Box<[CertificateDer<'static>]>,
     judged: Mutex<Option<Judged>>,
 }
 
@@ -178,13 +121,13 @@ struct Judged {
 impl Certified {
     /// Who it is now.
     pub(super) fn peer(&self) -> Peer {
-        let Presented { authorities, certificate, chain, judged } = &*self.0;
+        let Presented { authorities, chain, judged } = &*self.0;
         let (at, generation) = (authorities.registry.now(), authorities.current().generation);
         let mut judged = judged.lock().unwrap_or_else(PoisonError::into_inner);
         match &*judged {
             Some(known) if known.generation == generation && at - known.at < GOOD_FOR => known.peer.clone(),
             _ => {
-                let peer = authorities.peer_of(certificate, chain);
+                let peer = authorities.peer(chain);
                 *judged = Some(Judged { peer: peer.clone(), at, generation });
                 peer
             }
@@ -211,7 +154,7 @@ impl fmt::Debug for Authorities {
     }
 }
 
-/// A handshake needs a certificate of any of them, or none.
+/// A handshake takes any certificate, or none. Kubernetes: as with Go's `RequestClientCert` (server/secure_serving.go).
 impl ClientCertVerifier for Authorities {
     fn client_auth_mandatory(&self) -> bool {
         false
@@ -224,18 +167,11 @@ impl ClientCertVerifier for Authorities {
 
     fn verify_client_cert(
         &self,
-        leaf: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        now: UnixTime,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        match &self.current().all {
-            Some(verifier) => {
-                let verified = verifier.verify_client_cert(leaf, intermediates, now)?;
-                self.remember(leaf, intermediates);
-                Ok(verified)
-            }
-            None => Err(CertificateError::UnknownIssuer.into()),
-        }
+        Ok(ClientCertVerified::assertion())
     }
 
     check_signatures! { provider }
@@ -265,11 +201,11 @@ mod tests {
     }
 
     impl Authority {
-        fn sign(&self, name: &str) -> Vec<u8> {
+        fn sign(&self, name: &str) -> [CertificateDer<'static>; 1] {
             let mut params = CertificateParams::default();
             params.distinguished_name.push(DnType::CommonName, name);
             let key = KeyPair::generate().unwrap();
-            params.signed_by(&key, &self.issuer).unwrap().der().to_vec()
+            [params.signed_by(&key, &self.issuer).unwrap().der().clone()]
         }
     }
 
@@ -292,11 +228,13 @@ mod tests {
             front_proxies: front_proxies.pem.clone(),
             allowed: vec!["proxy".into()],
         });
-        assert_eq!(known.peer(&front_proxies.sign("proxy")), Peer::FrontProxy);
+        assert_eq!(known.peer(&front_proxies.sign("proxy")), Peer::FrontProxy(None));
         assert_eq!(known.peer(&front_proxies.sign("jane")), Peer::Impostor);
         assert_eq!(known.peer(&others.sign("proxy")), Peer::Impostor);
         check_user(known.peer(&clients.sign("proxy")), "proxy");
-        assert_eq!(known.peer(b"rubbish"), Peer::Stranger);
+        assert_eq!(known.peer(&[CertificateDer::from(b"rubbish".as_slice())]), Peer::Impostor);
+        assert_eq!(known.peer(&clients.sign("")), Peer::Impostor);
+        assert_eq!(known.peer(&[]), Peer::Impostor);
     }
 
     #[test]
@@ -323,9 +261,18 @@ mod tests {
         check_user(known.peer(&joe), "joe");
         known.replace(&Trusted::default());
         assert_eq!(known.peer(&joe), Peer::Impostor);
-        let (leaf, now) = (CertificateDer::from(joe), known.now());
-        assert!(known.verify_client_cert(&leaf, &[], now).is_err());
     }
+
+    #[test]
+    fn one_authority_may_be_for_both() {
+        let both = authority();
+        let (clients, front_proxies) = (both.pem.clone(), both.pem.clone());
+        let known = authorities(&Trusted { clients, front_proxies, allowed: vec!["proxy".into()] });
+        check_user(known.peer(&both.sign("jane")), "jane");
+        let Peer::FrontProxy(Some(own)) = known.peer(&both.sign("proxy")) else { panic!("no front proxy") };
+        assert_eq!(own.name, "proxy");
+    }
+
     #[test]
     fn a_certificate_may_be_some_steps_from_its_authority() {
         let root = authority();
@@ -336,16 +283,11 @@ mod tests {
         let between = params.signed_by(&key, &root.issuer).unwrap().der().clone();
         let branch = Authority { issuer: Issuer::new(params, key), pem: String::new() };
         let known = authorities(&Trusted { clients: root.pem.clone(), ..Trusted::default() });
-        let jane = branch.sign("jane");
-        let verify = |chain: &[CertificateDer]| {
-            known.verify_client_cert(&CertificateDer::from(jane.clone()), chain, known.now()).is_ok()
-        };
-        assert!(!verify(&[]));
-        assert_eq!(known.peer(&jane), Peer::Impostor);
-        assert!(verify(&[between]));
-        check_user(known.peer(&jane), "jane");
-        let Peer::Certified(connection) = known.identify()(&jane) else { panic!("no certificate") };
-        known.chains.lock().unwrap().clear();
+        let [jane] = branch.sign("jane");
+        let (alone, whole) = ([jane.clone()], [jane, between]);
+        assert_eq!(known.peer(&alone), Peer::Impostor);
+        check_user(known.peer(&whole), "jane");
+        let Peer::Certified(connection) = known.identify()(&whole) else { panic!("no certificate") };
         check_user(connection.peer(), "jane");
         known.replace(&Trusted::default());
         assert_eq!(connection.peer(), Peer::Impostor);

@@ -1,39 +1,164 @@
 //! Who a client certificate belongs to: its common name is the user, its organisations are the groups, and an
 //! attribute of Kubernetes' own is the uid.
 
-use mizzen_object::Str;
+use mizzen_object::{Str, Value};
+use sha2::{Digest as _, Sha256};
+use x509_parser::asn1_rs::Tag;
 use x509_parser::der_parser::oid::Oid;
+use x509_parser::oid_registry::{OID_X509_COMMON_NAME, OID_X509_ORGANIZATION_NAME};
 use x509_parser::prelude::{FromDer, X509Certificate};
-use x509_parser::x509::X509Name;
+use x509_parser::x509::AttributeTypeAndValue;
 
-use crate::identity::User;
+use crate::identity::{CREDENTIAL_ID, User};
 
 /// The attribute of a subject that holds the user's uid.
 pub const UID: &[u64] = &[1, 3, 6, 1, 4, 1, 57683, 2];
 
-/// The name and the user that a certificate shows, whoever has signed it.
-pub(crate) fn named(certificate: &[u8]) -> Option<(Str, User)> {
-    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
-    let subject = certificate.subject();
-    let name: Str = subject.iter_common_name().next()?.as_str().ok().filter(|name| !name.is_empty())?.into();
-    Some((name.clone(), user(name, subject)?))
+/// Whom a certificate shows, whoever has signed it.
+pub(super) struct Subject {
+    /// The common name, which may be empty. Kubernetes: the last of several, as Go reads it (crypto/x509/pkix).
+    pub name: Str,
+    /// The user; none if two uids, or an empty one, make the certificate worthless for that.
+    pub user: Option<User>,
 }
 
-fn user(name: Str, subject: &X509Name) -> Option<User> {
-    let mut groups: Vec<_> =
-        subject.iter_organization().filter_map(|group| group.as_str().ok()).map(Into::into).collect();
-    groups.push("system:authenticated".into());
-    Some(User { name, groups, uid: uid(subject)?, ..User::default() })
+impl Subject {
+    /// Reads a certificate in DER; none if it cannot be read.
+    pub fn read(certificate: &[u8]) -> Option<Subject> {
+        let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
+        let subject = parsed.subject();
+        let texts = |kind: &Oid| subject.iter_by_oid(kind).map(text).collect::<Option<Vec<Str>>>();
+        let name = texts(&OID_X509_COMMON_NAME)?.pop().unwrap_or_default();
+        let groups = texts(&OID_X509_ORGANIZATION_NAME)?;
+        let uid = uid(&texts(&Oid::from(UID).ok()?)?);
+        let user = uid.map(|uid| {
+            let extra = if uid.is_empty() { credential_id(certificate) } else { Value::default() };
+            User { name: name.clone(), groups, uid, extra }.authenticated()
+        });
+        Some(Subject { name, user })
+    }
 }
 
-/// The uid that a subject names, empty if it names none. Kubernetes: two, or an empty one, make the certificate
-/// worthless (request/x509/x509.go).
-fn uid(subject: &X509Name) -> Option<Str> {
-    let wanted = Oid::from(UID).ok()?;
-    let mut found = subject.iter_by_oid(&wanted);
-    match (found.next(), found.next()) {
-        (None, _) => Some(Str::default()),
-        (Some(uid), None) => uid.as_str().ok().filter(|uid| !uid.is_empty()).map(Into::into),
-        (Some(_), Some(_)) => None,
+/// The uid of a subject, empty if it names none. Kubernetes: two, or an empty one, make the certificate worthless
+/// (request/x509/x509.go).
+fn uid(named: &[Str]) -> Option<Str> {
+    match named {
+        [] => Some(Str::default()),
+        [uid] => Some(uid.clone()).filter(|uid| !uid.is_empty()),
+        _ => None,
+    }
+}
+
+/// By which one certificate of a user is told from another. Kubernetes: upstream says it of every certificate, here one
+/// that names a uid goes without. Such is our administrator's, who looks like one that is known by a token.
+fn credential_id(certificate: &[u8]) -> Value {
+    let digits: String = Sha256::digest(certificate).iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut extra = Value::object();
+    extra.set(CREDENTIAL_ID, vec![Value::from(format!("X509SHA256={digits}"))]);
+    extra
+}
+
+/// The text of an attribute, in one of the alphabets that Go reads (crypto/x509/parser.go).
+fn text(attribute: &AttributeTypeAndValue) -> Option<Str> {
+    let bytes = attribute.as_slice();
+    let plain = |is_good: fn(u8) -> bool| {
+        let text = std::str::from_utf8(bytes).ok()?;
+        text.bytes().all(is_good).then(|| text.into())
+    };
+    match attribute.attr_value().tag() {
+        Tag::Utf8String => plain(|_| true),
+        Tag::PrintableString => {
+            plain(|byte| byte.is_ascii_alphanumeric() || b" '()*+,-./:=?&".contains(&byte))
+        }
+        Tag::Ia5String => plain(|byte| byte.is_ascii()),
+        Tag::NumericString => plain(|byte| byte.is_ascii_digit() || byte == b' '),
+        Tag::T61String => Some(bytes.iter().copied().map(char::from).collect::<String>().into()),
+        Tag::BmpString => basic_plane(bytes),
+        _ => None,
+    }
+}
+
+/// Characters of two bytes each, without those that stand for none; a last one of zero is the end.
+fn basic_plane(bytes: &[u8]) -> Option<Str> {
+    let (pairs, []) = bytes.as_chunks::<2>() else { return None };
+    let pairs = pairs.strip_suffix(&[[0, 0]]).unwrap_or(pairs);
+    let read = |pair: &[u8; 2]| {
+        let point = u32::from(u16::from_be_bytes(*pair));
+        char::from_u32(point).filter(|_| !matches!(point, 0xfdd0..=0xfdef | 0xfffe | 0xffff))
+    };
+    pairs.iter().map(read).collect::<Option<String>>().map(Into::into)
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::string::{BmpString, Ia5String, PrintableString, TeletexString};
+    use rcgen::{CertificateParams, DnType, DnValue, KeyPair};
+
+    use super::*;
+
+    /// A certificate whose subject has these attributes.
+    fn certificate(attributes: Vec<(DnType, DnValue)>) -> Vec<u8> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = Default::default();
+        for (kind, value) in attributes {
+            params.distinguished_name.push(kind, value);
+        }
+        params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().to_vec()
+    }
+
+    #[track_caller]
+    fn check(value: DnValue, expected: &str) {
+        let attributes = vec![(DnType::CommonName, value.clone()), (DnType::OrganizationName, value)];
+        let user = Subject::read(&certificate(attributes)).unwrap().user.unwrap();
+        assert_eq!(user.name, expected);
+        assert_eq!(user.groups, [expected, "system:authenticated"]);
+    }
+
+    #[test]
+    fn a_name_is_read_in_every_alphabet_of_certificates() {
+        check(DnValue::Utf8String("jürgen 😀".into()), "jürgen 😀");
+        check(DnValue::PrintableString(PrintableString::try_from("jane").unwrap()), "jane");
+        check(DnValue::Ia5String(Ia5String::try_from("jane@example.com").unwrap()), "jane@example.com");
+        check(DnValue::TeletexString(TeletexString::try_from("jane").unwrap()), "jane");
+        check(DnValue::BmpString(BmpString::try_from("jürgen").unwrap()), "jürgen");
+    }
+
+    #[track_caller]
+    fn check_plane(bytes: &[u8], expected: Option<&str>) {
+        assert_eq!(basic_plane(bytes).as_deref(), expected);
+    }
+
+    #[test]
+    fn what_stands_for_no_character_is_no_name() {
+        check_plane(&[0, b'a', 0, 0], Some("a"));
+        check_plane(&[0, b'a', 0], None);
+        check_plane(&[0xd8, 0x3d, 0xde, 0x00], None);
+        check_plane(&[0xff, 0xff], None);
+        check_plane(&[0xfd, 0xd0], None);
+        check_plane(&[], Some(""));
+    }
+
+    #[track_caller]
+    fn check_uid(named: &[&str], expected: Option<&str>) {
+        let named: Vec<Str> = named.iter().map(|uid| Str::from(*uid)).collect();
+        assert_eq!(uid(&named).as_deref(), expected);
+    }
+
+    #[test]
+    fn a_uid_is_one_or_none() {
+        check_uid(&[], Some(""));
+        check_uid(&["7"], Some("7"));
+        check_uid(&[""], None);
+        check_uid(&["7", "8"], None);
+    }
+
+    #[test]
+    fn a_user_is_told_by_the_digest_of_their_certificate() {
+        let certificate = certificate(vec![(DnType::CommonName, DnValue::Utf8String("jane".into()))]);
+        let user = Subject::read(&certificate).unwrap().user.unwrap();
+        let shown = user.extra["authentication.kubernetes.io/credential-id"].list()[0].str().to_owned();
+        let digits = shown.strip_prefix("X509SHA256=").unwrap();
+        assert!(digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()), "{shown}");
+        assert_ne!(Subject::read(b"rubbish").map(|subject| subject.name), Some("".into()));
     }
 }

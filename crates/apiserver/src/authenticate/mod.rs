@@ -15,6 +15,7 @@ pub mod peer;
 pub(crate) mod secret;
 mod static_token;
 mod token_cache;
+mod vouch;
 mod webhook;
 
 use std::fmt::Debug;
@@ -33,7 +34,6 @@ use crate::token;
 pub use anonymous::Anonymous;
 pub(crate) use anonymous::Stranger;
 pub use authorities::{Authorities, Certified, Trusted};
-pub(crate) use certificate::named;
 pub use issuer::{AuthenticationConfiguration, Issuers};
 pub use peer::Peer;
 pub(crate) use peer::{Caller, Claim};

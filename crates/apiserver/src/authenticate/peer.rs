@@ -6,24 +6,24 @@
 use std::net::IpAddr;
 
 use http::HeaderMap;
-use mizzen_object::Value;
+use mizzen_object::{Str, Value};
 
 use super::Certified;
-use crate::header::texts;
+use crate::header::{text, texts};
 use crate::identity::User;
 use crate::request::decode;
 
 /// Who a client certificate shows.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Peer {
-    /// Nobody: there is no certificate, or it has no name.
+    /// Nobody: there is no certificate.
     #[default]
     Stranger,
     /// A user.
     User(User),
-    /// One who speaks for others.
-    FrontProxy,
-    /// A certificate that should not be.
+    /// One who speaks for others, and who they are when they do not, if they are somebody.
+    FrontProxy(Option<User>),
+    /// Somebody who shows a certificate that nobody vouches for.
     Impostor,
     /// One whose certificate is judged with each request.
     Certified(Certified),
@@ -66,18 +66,19 @@ impl Peer {
             Peer::Stranger => Claim::None,
             Peer::Impostor => Claim::Failed,
             Peer::User(user) => Claim::Connected(user.clone()),
-            Peer::FrontProxy => spoken_for(headers),
+            Peer::FrontProxy(own) => spoken_for(headers, own),
             Peer::Certified(certified) => certified.peer().claim(headers),
         }
     }
 }
 
-/// The user for whom a front proxy asks. The headers are taken away, so that nobody takes them for the client's own.
-fn spoken_for(headers: &mut HeaderMap) -> Claim {
-    let first = texts(headers, USER).into_iter().find(|name| !name.is_empty());
-    let Some(name) = first else { return Claim::Failed };
-    let uid = texts(headers, UID).into_iter().next().unwrap_or_default();
-    let groups = texts(headers, GROUP);
+/// The user for whom a front proxy asks, or itself. The headers are taken away, so that nobody takes them for the client's own.
+fn spoken_for(headers: &mut HeaderMap, own: &Option<User>) -> Claim {
+    let (name, uid): (Str, Str) = ((&*text(headers, USER)).into(), (&*text(headers, UID)).into());
+    if name.is_empty() {
+        return own.clone().map_or(Claim::Failed, Claim::Connected);
+    }
+    let groups = texts(headers, GROUP).into_iter().filter(|group| !group.is_empty()).collect();
     let user = User { name, uid, groups, extra: extra(headers, EXTRA) }.authenticated();
     for header in [USER, UID, GROUP] {
         headers.remove(header);
@@ -114,10 +115,11 @@ mod tests {
             ("x-remote-user", "jane"),
             ("x-remote-uid", "7"),
             ("x-remote-group", "dev"),
+            ("x-remote-group", ""),
             ("x-remote-group", "ops"),
             ("x-remote-extra-acme.com%2fproject", "one"),
         ]);
-        let Claim::Proved(user) = Peer::FrontProxy.claim(&mut headers) else { panic!("nobody") };
+        let Claim::Proved(user) = Peer::FrontProxy(None).claim(&mut headers) else { panic!("nobody") };
         assert_eq!((user.name.as_str(), user.uid.as_str()), ("jane", "7"));
         assert_eq!(user.groups, ["dev", "ops", "system:authenticated"]);
         assert_eq!(user.extra["acme.com/project"].list()[0].str(), "one");
@@ -128,14 +130,18 @@ mod tests {
     fn a_name_may_have_any_letters() {
         let mut headers =
             headers(&[("x-remote-user", "jürgen"), ("x-remote-group", "é"), ("x-remote-uid", "ß")]);
-        let Claim::Proved(user) = Peer::FrontProxy.claim(&mut headers) else { panic!("nobody") };
+        let Claim::Proved(user) = Peer::FrontProxy(None).claim(&mut headers) else { panic!("nobody") };
         assert_eq!((user.name.as_str(), user.uid.as_str()), ("jürgen", "ß"));
         assert_eq!(user.groups, ["é", "system:authenticated"]);
     }
 
     #[test]
-    fn a_front_proxy_that_speaks_for_nobody_is_nobody() {
-        assert_eq!(Peer::FrontProxy.claim(&mut HeaderMap::new()), Claim::Failed);
+    fn a_front_proxy_that_speaks_for_nobody_is_nobody_unless_it_is_a_user() {
+        for mut headers in [HeaderMap::new(), headers(&[("x-remote-user", ""), ("x-remote-user", "jane")])] {
+            assert_eq!(Peer::FrontProxy(None).claim(&mut headers), Claim::Failed);
+            let own = User::component("proxy");
+            assert_eq!(Peer::FrontProxy(Some(own.clone())).claim(&mut headers), Claim::Connected(own));
+        }
     }
 
     #[test]

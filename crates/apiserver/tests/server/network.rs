@@ -29,7 +29,7 @@ impl Network {
         let authority = Authority::new();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let identify = Arc::new(|_: &[u8]| Known::User(User::master("admin")));
+        let identify = Arc::new(|_: &[CertificateDer<'static>]| Known::User(User::master("admin")));
         let tls = Arc::new(authority.server());
         let serving = listen(server.clone(), listener, tls, identify, std::future::pending(), Duration::ZERO);
         let task = tokio::spawn(serving);

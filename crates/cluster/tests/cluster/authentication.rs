@@ -106,7 +106,7 @@ impl Authority {
         Client::connect(&process.address, &credentials, &["http/1.1"]).await
     }
 
-    /// What a new client gets; 0 if it is not listened to.
+    /// What a new client gets.
     async fn code(&self, process: &Process) -> u16 {
         ask(&self.client(process, "jane").await, "").await
     }
@@ -141,7 +141,7 @@ async fn authorities_of_clients_come_and_go_while_connections_stay() {
     let admin = process.admin().await;
     let early = old.client(&process, "front-proxy-client").await;
     assert_eq!((ask(&early, "").await, ask(&early, "root").await), (403, 403));
-    assert_eq!(new.code(&process).await, 0);
+    assert_eq!(new.code(&process).await, 401);
 
     write(&[&old, &new]);
     expect(403, async || new.code(&process).await).await;
@@ -150,7 +150,7 @@ async fn authorities_of_clients_come_and_go_while_connections_stay() {
     std::fs::write(home.path().join("clients.pem"), "nonsense").unwrap();
     write(&[&new]);
     expect(401, async || ask(&early, "").await).await;
-    assert_eq!((old.code(&process).await, new.code(&process).await), (0, 403));
+    assert_eq!((old.code(&process).await, new.code(&process).await), (401, 403));
     admin.get("/api/v1/secrets").await.expect(200);
 }
 

@@ -1,13 +1,23 @@
 //! What strangers and broken clients may do: get a refusal, and nothing else.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::Request;
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::client::ResolvesClientCert;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::sign::CertifiedKey;
+use tokio_rustls::rustls::version::{TLS12, TLS13};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, SignatureScheme};
 
 use crate::client::{Client, Credentials, dial};
 use crate::frames::{DATA, END_HEADERS, END_STREAM, GO_AWAY, HEADERS, RESET, Wire, frame, head, literal};
@@ -155,30 +165,106 @@ async fn a_token_that_nobody_gave_out_is_refused() {
     }
 }
 
-#[tokio::test]
-async fn a_certificate_of_another_authority_is_refused() {
-    let process = Home::in_memory().start().await;
-    let forged = Credentials { user: Some(forge_admin()), ..process.credentials.clone() };
-    let mut stream = dial(&process.address, &forged, &["http/1.1"]).await;
-    let mut answer = Vec::new();
-    let _ = stream.write_all(b"GET /api/v1/secrets HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
-    let read = timeout(PATIENCE, stream.read_to_end(&mut answer)).await.expect("the server hangs up");
-    assert!(read.is_err() && answer.is_empty(), "{}", String::from_utf8_lossy(&answer));
-    check_alive(&process).await;
-}
-
-/// A certificate that says `admin` in `system:masters`, signed by an authority that calls itself like ours.
-fn forge_admin() -> (Vec<u8>, Vec<u8>) {
-    let mut authority = CertificateParams::default();
-    authority.distinguished_name.push(DnType::CommonName, "mizzen");
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let issuer = Issuer::new(authority, KeyPair::generate().unwrap());
+/// Somebody in `system:masters`.
+fn admin() -> CertificateParams {
     let mut admin = CertificateParams::default();
     admin.distinguished_name.push(DnType::CommonName, "admin");
     admin.distinguished_name.push(DnType::OrganizationName, "system:masters");
+    admin
+}
+
+/// A certificate, and its key.
+fn sign(params: &CertificateParams, issuer: &Issuer<KeyPair>) -> (Vec<u8>, Vec<u8>) {
     let key = KeyPair::generate().unwrap();
-    let certificate = admin.signed_by(&key, &issuer).unwrap();
+    let certificate = params.signed_by(&key, issuer).unwrap();
     (certificate.pem().into_bytes(), key.serialize_pem().into_bytes())
+}
+
+/// An authority that calls itself like ours.
+fn other_authority() -> Issuer<'static, KeyPair> {
+    let mut authority = CertificateParams::default();
+    authority.distinguished_name.push(DnType::CommonName, "mizzen");
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    Issuer::new(authority, KeyPair::generate().unwrap())
+}
+
+#[tokio::test]
+async fn a_certificate_that_nobody_vouches_for_lets_nobody_in() {
+    let home = Home::on_disk().with("--token-auth-file=tokens.csv");
+    std::fs::write(home.path().join("tokens.csv"), "secret,jane,7,system:masters\n").unwrap();
+    let process = home.start().await;
+    let file = |name: &str| std::fs::read_to_string(home.data_dir().join(name)).unwrap();
+    let own = Issuer::from_ca_cert_pem(&file("ca.crt"), KeyPair::from_pem(&file("ca.key")).unwrap()).unwrap();
+    let (mut expired, mut server, mut anything) = (admin(), admin(), admin());
+    expired.not_after = rcgen::date_time_ymd(2020, 1, 1);
+    server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    anything.extended_key_usages = vec![ExtendedKeyUsagePurpose::Any];
+    for (why, user, expected) in [
+        ("another authority", sign(&admin(), &other_authority()), 401),
+        ("its time has passed", sign(&expired, &own), 401),
+        ("it is for servers", sign(&server, &own), 401),
+        ("it has no name", sign(&CertificateParams::default(), &other_authority()), 401),
+        ("it is good", sign(&anything, &own), 200),
+    ] {
+        let credentials = Credentials { user: Some(user), ..process.credentials.clone() };
+        for protocol in ["http/1.1", "h2"] {
+            let client = Client::connect(&process.address, &credentials, &[protocol]).await;
+            for path in ["/api/v1/secrets", "/healthz"] {
+                let answer = client.get(path).await;
+                assert_eq!(answer.status, expected, "{why}: {path}: {}", answer.text());
+            }
+            let request =
+                Request::get(client.uri("/api/v1/secrets")).header("authorization", "Bearer secret");
+            let answer = client.fetch(request.body(Full::default()).unwrap()).await.unwrap();
+            assert_eq!(answer.status, 200, "{why}: {}", answer.text());
+        }
+    }
+    check_alive(&process).await;
+}
+
+/// Shows a certificate and signs with a key, whether or not they belong together.
+#[derive(Debug)]
+struct Thief(Arc<CertifiedKey>);
+
+impl ResolvesClientCert for Thief {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.clone())
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_without_its_key_is_worth_nothing() {
+    let process = Home::in_memory().start().await;
+    let (certificate, _) = process.credentials.user.clone().unwrap();
+    let key = KeyPair::generate().unwrap().serialize_pem();
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+    let key = ring::default_provider().key_provider.load_private_key(key).unwrap();
+    let stolen = CertifiedKey::new(vec![CertificateDer::from_pem_slice(&certificate).unwrap()], key);
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(&process.credentials.authority).unwrap()).unwrap();
+    let thief = Arc::new(Thief(Arc::new(stolen)));
+    for version in [&TLS12, &TLS13] {
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_protocol_versions(&[version])
+            .unwrap()
+            .with_root_certificates(roots.clone())
+            .with_client_cert_resolver(thief.clone());
+        let talk = async {
+            let tcp = TcpStream::connect(&process.address).await?;
+            let name = ServerName::try_from("127.0.0.1").unwrap();
+            let mut stream = TlsConnector::from(Arc::new(config)).connect(name, tcp).await?;
+            stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await?;
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).await
+        };
+        let refused = timeout(PATIENCE, talk).await.expect("the server hangs up").unwrap_err().to_string();
+        assert!(refused.contains("alert"), "{refused}");
+    }
+    check_alive(&process).await;
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use mizzen_object::cel;
 use mizzen_object::{Str, Value, json};
 
 use super::expression::{Expression, Prepared};
-use crate::identity::User;
+use crate::identity::{CREDENTIAL_ID, User};
 
 /// What is to be made of claims.
 #[derive(Debug, Default)]
@@ -115,7 +115,7 @@ impl Mapping {
         let mut extra = Value::object();
         if let Some(id) = claims["jti"].as_str().filter(|id| !id.is_empty()) {
             let id = Value::from(format!("JTI={id}"));
-            extra.set("authentication.kubernetes.io/credential-id", vec![id]);
+            extra.set(CREDENTIAL_ID, vec![id]);
         }
         for (key, expression) in &self.extra {
             let failed = |why: String| {

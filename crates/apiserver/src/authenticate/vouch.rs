@@ -1,0 +1,125 @@
+//! Does one of some authorities vouch for a certificate, so that a client may show it?
+
+use std::time::Duration;
+
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, TrustAnchor, UnixTime};
+use webpki::{
+    ALL_VERIFICATION_ALGS, EndEntityCert, Error, ExtendedKeyUsageValidator, KeyPurposeId, KeyPurposeIdIter,
+    KeyUsage, RequiredEkuNotFoundContext, anchor_from_trusted_cert,
+};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+/// Authorities.
+#[derive(Default)]
+pub(super) struct Roots(Vec<Root>);
+
+/// An authority, and the first and the last second of its time.
+struct Root {
+    anchor: TrustAnchor<'static>,
+    from: i64,
+    until: i64,
+}
+
+impl Roots {
+    /// Those in a text that holds certificates as PEM. What cannot be read is passed over.
+    pub fn read(pem: &str) -> Roots {
+        let certificates = CertificateDer::pem_slice_iter(pem.as_bytes()).filter_map(Result::ok);
+        Roots(certificates.filter_map(|certificate| Root::read(&certificate)).collect())
+    }
+
+    /// Whether they vouch for the first certificate of a chain at a second; the others lead to them.
+    pub fn vouch_for(&self, chain: &[CertificateDer], now: i64) -> bool {
+        let Some((leaf, between)) = chain.split_first() else { return false };
+        let Ok(leaf) = EndEntityCert::try_from(leaf) else { return false };
+        let alive = self.0.iter().filter(|root| (root.from..=root.until).contains(&now));
+        let anchors: Vec<TrustAnchor> = alive.map(|root| root.anchor.clone()).collect();
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(now).unwrap_or_default()));
+        leaf.verify_for_usage(ALL_VERIFICATION_ALGS, &anchors, between, now, ForClients, None, None).is_ok()
+    }
+}
+
+impl Root {
+    fn read(certificate: &CertificateDer) -> Option<Root> {
+        let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
+        let (from, until) = (parsed.validity().not_before, parsed.validity().not_after);
+        let anchor = anchor_from_trusted_cert(certificate).ok()?.to_owned();
+        Some(Root { anchor, from: from.timestamp(), until: until.timestamp() })
+    }
+}
+
+/// A certificate that says what it is for must say that it is for clients, or for anything. Kubernetes: RFC 5280 leaves
+/// it open whether the latter is enough; for Go it is (crypto/x509/verify.go).
+struct ForClients;
+
+/// id-kp-clientAuth and anyExtendedKeyUsage.
+const GOOD: [KeyPurposeId; 2] =
+    [KeyPurposeId::new(&[0x2b, 6, 1, 5, 5, 7, 3, 2]), KeyPurposeId::new(&[0x55, 0x1d, 0x25, 0])];
+
+impl ExtendedKeyUsageValidator for ForClients {
+    fn validate(&self, purposes: KeyPurposeIdIter) -> Result<(), Error> {
+        let mut present = Vec::new();
+        for purpose in purposes {
+            let purpose = purpose?;
+            if GOOD.contains(&purpose) {
+                return Ok(());
+            }
+            present.push(purpose.to_decoded_oid());
+        }
+        let missing = RequiredEkuNotFoundContext { required: KeyUsage::client_auth(), present };
+        if missing.present.is_empty() { Ok(()) } else { Err(Error::RequiredEkuNotFoundContext(missing)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::ExtendedKeyUsagePurpose::{self, Any, ClientAuth, ServerAuth};
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
+
+    use super::*;
+
+    /// 1 January 2030.
+    const NOW: i64 = 1_893_456_000;
+
+    fn params(from: i32, until: i32) -> CertificateParams {
+        let mut params = CertificateParams::default();
+        (params.not_before, params.not_after) = (date_time_ymd(from, 1, 1), date_time_ymd(until, 1, 1));
+        params
+    }
+
+    #[track_caller]
+    fn check(authority: (i32, i32), own: (i32, i32), purposes: &[ExtendedKeyUsagePurpose], expected: bool) {
+        let mut root = params(authority.0, authority.1);
+        root.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let roots = Roots::read(&root.self_signed(&key).unwrap().pem());
+        let mut client = params(own.0, own.1);
+        client.extended_key_usages = purposes.to_vec();
+        let signed = client.signed_by(&KeyPair::generate().unwrap(), &Issuer::new(root, key)).unwrap();
+        assert_eq!(roots.vouch_for(&[signed.der().clone()], NOW), expected);
+        assert!(!Roots::default().vouch_for(&[signed.der().clone()], NOW));
+        assert!(!roots.vouch_for(&[], NOW));
+    }
+
+    #[test]
+    fn a_certificate_is_for_clients_or_for_anything() {
+        let good = |purposes: &[ExtendedKeyUsagePurpose], expected| {
+            check((2020, 2040), (2029, 2031), purposes, expected);
+        };
+        good(&[], true);
+        good(&[ClientAuth], true);
+        good(&[ServerAuth, ClientAuth], true);
+        good(&[Any], true);
+        good(&[ServerAuth, Any], true);
+        good(&[ServerAuth], false);
+    }
+
+    #[test]
+    fn a_certificate_and_its_authority_have_their_time() {
+        check((2020, 2040), (2020, 2029), &[], false);
+        check((2020, 2040), (2031, 2040), &[], false);
+        check((2020, 2029), (2020, 2031), &[], false);
+        check((2031, 2040), (2020, 2031), &[], false);
+        check((2020, 2040), (2020, 2031), &[], true);
+    }
+}
