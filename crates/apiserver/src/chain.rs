@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::aggregation::{self, Streams};
 use crate::answer::{self, Accept, Answer};
 use crate::audit::{self, Layer};
-use crate::authenticate::{Caller, Claim, Stranger, authenticate};
+use crate::authenticate::{Caller, Claim, Stranger, authenticate, warning};
 use crate::deadline::Deadline;
 use crate::fairness::Turn;
 use crate::identity::User;
@@ -70,6 +70,7 @@ async fn go(
     let (user, record, turn) = (User::default(), Default::default(), Turn::default());
     let mut request =
         Request { method, target, query, headers, body, user, uri, streams, address, deadline, record, turn };
+    let warning = warning(&claim, &request.headers);
     let refused = identify(server, claim, &mut request, started).await.err();
     let stranger = request.user.is_anonymous().then_some(Stranger);
     if let Some(mut answer) = audit::begin(server, &mut request, refused.is_none(), started).await {
@@ -88,6 +89,7 @@ async fn go(
     let answer = request.record.answered(&server.types, answer).await;
     let mut answer = answer::compress(&request.headers, answer);
     mark(server, &request.headers, &mut answer);
+    answer::warn(&mut answer, warning.as_slice());
     request.turn.mark(&mut answer);
     server.metrics.end(&observed, answer.status().as_u16(), started.elapsed(), &answer);
     stranger.and_then(|stranger| answer.extensions_mut().insert(stranger));
@@ -121,7 +123,7 @@ async fn identify(
     started: Instant,
 ) -> Result<(), Status> {
     let user = match request.heed_timeout() {
-        Ok(()) => authenticate(server, claim, request.uri.path(), &request.headers, started).await,
+        Ok(()) => authenticate(server, claim, request.uri.path(), &mut request.headers, started).await,
         Err(refused) => Err(refused),
     };
     let (user, outcome) = match user {

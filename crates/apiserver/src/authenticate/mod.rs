@@ -1,7 +1,7 @@
 //! Who asks? A front proxy's headers say it, a bearer token, or a client certificate; who shows nothing is anonymous,
 //! and who shows something false is nobody at all.
 //!
-//! A request that has an `Authorization` header speaks for itself: its connection's certificate does not count. Upstream
+//! A request that shows a bearer token speaks for itself: its connection's certificate does not count. Upstream
 //! looks at the certificate first. Ours is the stricter way, for it never makes more of a request than it says, and it
 //! lets one connection be used in several names.
 
@@ -17,6 +17,7 @@ mod static_token;
 mod token_cache;
 mod vouch;
 mod webhook;
+mod websocket;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -37,9 +38,10 @@ pub use authorities::{Authorities, Certified, Trusted};
 pub use issuer::{AuthenticationConfiguration, Issuers};
 pub use peer::Peer;
 pub(crate) use peer::{Caller, Claim};
-pub use static_token::{StaticTokens, TokenFileError};
+pub use static_token::{Oddity, StaticTokens, TokenFileError};
 pub(crate) use token_cache::TokenCache;
 pub use webhook::{ReviewVersion, TokenWebhook, WebhookOptions};
+use websocket::Shown;
 
 /// How users may show who they are, besides certificates and service accounts' tokens.
 #[derive(Debug, Clone, Default)]
@@ -92,7 +94,7 @@ pub(crate) async fn authenticate(
     server: &Inner,
     claim: Claim,
     path: &str,
-    headers: &HeaderMap,
+    headers: &mut HeaderMap,
     started: Instant,
 ) -> Result<User, Status> {
     let (found, results) = (find(server, claim, path, headers).await, &server.metrics.results);
@@ -103,24 +105,52 @@ pub(crate) async fn authenticate(
     found.map_err(|_| Status::unauthorized())
 }
 
-async fn find(server: &Inner, claim: Claim, path: &str, headers: &HeaderMap) -> Result<User, Authenticated> {
+async fn find(
+    server: &Inner,
+    claim: Claim,
+    path: &str,
+    headers: &mut HeaderMap,
+) -> Result<User, Authenticated> {
+    let (token, mut has_failed) = (bearer_token(headers), claim == Claim::Failed);
     match claim {
         Claim::Proved(user) => return Ok(user),
-        Claim::Connected(user) if !headers.contains_key(http::header::AUTHORIZATION) => return Ok(user),
+        Claim::Connected(user) if token.is_none() => return Ok(user),
         _ => {}
     }
-    let Some(token) = bearer_token(headers) else {
-        return match server.options.authentication.anonymous.allows(path) {
-            _ if claim == Claim::Failed => Err(Authenticated::Error),
-            true => Ok(User::anonymous()),
-            false => Err(Authenticated::Failure),
-        };
-    };
-    let bearer = authenticate_token(server, &token, server.options.service_accounts.audiences()).await;
-    bearer.map(|bearer| bearer.user).map_err(|problem| {
-        tracing::debug!(%problem, "a token was refused");
-        Authenticated::Error
-    })
+    if let Some(token) = token {
+        match known(server, &token).await {
+            Some(user) => return Ok(user),
+            None => has_failed = true,
+        }
+    }
+    match Shown::read(headers) {
+        Ok(None) => {}
+        Ok(Some(shown)) => match known(server, &shown.token).await {
+            Some(user) => {
+                shown.hide(headers);
+                return Ok(user);
+            }
+            None => has_failed = true,
+        },
+        Err(problem) => {
+            tracing::debug!(problem, "a token was refused");
+            has_failed = true;
+        }
+    }
+    match server.options.authentication.anonymous.allows(path) {
+        _ if has_failed => Err(Authenticated::Error),
+        true => Ok(User::anonymous()),
+        false => Err(Authenticated::Failure),
+    }
+}
+
+/// Who shows a token to the server itself.
+async fn known(server: &Inner, token: &str) -> Option<User> {
+    let bearer = authenticate_token(server, token, server.options.service_accounts.audiences()).await;
+    bearer
+        .map(|bearer| bearer.user)
+        .inspect_err(|problem| tracing::debug!(%problem, "a token was refused"))
+        .ok()
 }
 
 /// Who shows a token; the error is what an administrator is told. `audiences` says whom the token must be for, at
@@ -160,13 +190,31 @@ fn accept(verdict: Verdict, problems: &mut Vec<String>) -> Option<Bearer> {
     })
 }
 
-/// Kubernetes: what follows a second space is ignored (request/bearertoken/bearertoken.go).
+/// What somebody is told who shows a token that is not seen, for it is not where it should be.
+pub(crate) fn warning(claim: &Claim, headers: &HeaderMap) -> Option<String> {
+    let asked = matches!(claim, Claim::None | Claim::Failed);
+    let header = header::text(headers, http::header::AUTHORIZATION);
+    match bearer(&header) {
+        Some(["", _]) if asked => Some(EXTRA_SPACE.into()),
+        _ => None,
+    }
+}
+
+/// Kubernetes: request/bearertoken/bearertoken.go.
+const EXTRA_SPACE: &str =
+    "the provided Authorization header contains extra space before the bearer token, and is ignored";
+
 fn bearer_token(headers: &HeaderMap) -> Option<String> {
     let header = header::text(headers, http::header::AUTHORIZATION);
-    let mut parts = header.trim().split(' ');
-    let scheme = parts.next()?;
-    let token = parts.next().filter(|token| scheme.eq_ignore_ascii_case("bearer") && !token.is_empty());
-    token.map(String::from)
+    let [token, _] = bearer(&header)?;
+    (!token.is_empty()).then(|| token.into())
+}
+
+/// What follows the word: a token up to the next space, and the rest. Kubernetes: the rest is ignored.
+fn bearer(header: &str) -> Option<[&str; 2]> {
+    let (scheme, rest) = header.trim().split_once(' ')?;
+    let (token, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+    scheme.eq_ignore_ascii_case("bearer").then_some([token, rest])
 }
 
 #[cfg(test)]
@@ -186,7 +234,25 @@ mod tests {
         check("bearer abc more", Some("abc"));
         check("Bearer é", Some("é"));
         check("Bearer ", None);
+        check("Bearer  abc", None);
         check("Basic abc", None);
         check("", None);
+    }
+
+    #[track_caller]
+    fn check_warning(claim: Claim, header: &str, expected: bool) {
+        let headers = HeaderMap::from_iter([(http::header::AUTHORIZATION, header.parse().unwrap())]);
+        assert_eq!(warning(&claim, &headers).is_some(), expected, "{claim:?} {header}");
+    }
+
+    #[test]
+    fn who_puts_too_much_space_before_a_token_is_told() {
+        check_warning(Claim::None, "Bearer  abc", true);
+        check_warning(Claim::Failed, "bearer   abc", true);
+        check_warning(Claim::None, "Bearer abc  d", false);
+        check_warning(Claim::None, "Bearer ", false);
+        check_warning(Claim::None, "Basic  abc", false);
+        check_warning(Claim::Proved(User::anonymous()), "Bearer  abc", false);
+        check_warning(Claim::Connected(User::anonymous()), "Bearer  abc", false);
     }
 }

@@ -34,10 +34,24 @@ pub enum TokenFileError {
     },
 }
 
+/// A record of a file of tokens that does not do what one may think.
+#[derive(Debug, PartialEq)]
+pub struct Oddity {
+    /// What its token is: `empty`, so that nobody can show it, or `duplicate`, so that it is an earlier one's no more.
+    pub what: &'static str,
+    /// Which record, counted from one.
+    pub record: usize,
+}
+
 impl StaticTokens {
     /// Reads the text of a file.
     pub fn parse(text: &str) -> Result<StaticTokens, TokenFileError> {
-        let mut tokens = HashMap::new();
+        StaticTokens::parse_warning(text, |_| {})
+    }
+
+    /// The same; `warn` is told what is odd, though it is no error.
+    pub fn parse_warning(text: &str, mut warn: impl FnMut(Oddity)) -> Result<StaticTokens, TokenFileError> {
+        let (mut tokens, mut record) = (HashMap::new(), 0);
         for (at, text) in text.lines().enumerate().filter(|(_, text)| !text.trim().is_empty()) {
             let line = at + 1;
             let columns = columns(text).ok_or(TokenFileError::StrayQuote { line })?;
@@ -51,8 +65,11 @@ impl StaticTokens {
                 groups: groups.unwrap_or_default(),
                 ..User::default()
             };
-            if !token.is_empty() {
-                tokens.insert(digest(token), user);
+            record += 1;
+            if token.is_empty() {
+                warn(Oddity { what: "empty", record });
+            } else if tokens.insert(digest(token), user).is_some() {
+                warn(Oddity { what: "duplicate", record });
             }
         }
         Ok(StaticTokens(Arc::new(tokens)))
@@ -118,6 +135,15 @@ mod tests {
         assert_eq!((joe.uid.as_str(), joe.groups.as_slice()), ("8", ["dev".into(), "ops".into()].as_slice()));
         assert_eq!(tokens.find(""), None);
         assert_eq!(tokens.find("s3"), None);
+    }
+
+    #[test]
+    fn what_is_odd_is_told() {
+        let mut told = Vec::new();
+        let text = "a,jane,7\n\n,nobody,8\na,joe,9\n";
+        let tokens = StaticTokens::parse_warning(text, |oddity| told.push(oddity)).unwrap();
+        assert_eq!(told, [Oddity { what: "empty", record: 2 }, Oddity { what: "duplicate", record: 3 }]);
+        assert_eq!(tokens.find("a").unwrap().name, "joe");
     }
 
     #[test]

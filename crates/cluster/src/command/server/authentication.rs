@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use mizzen_apiserver::ServiceAccounts;
 use mizzen_apiserver::authenticate::{
-    Anonymous, Authentication, AuthenticationConfiguration, Authenticator, Issuers, ReviewVersion,
+    Anonymous, Authentication, AuthenticationConfiguration, Authenticator, Issuers, Oddity, ReviewVersion,
     StaticTokens, TokenWebhook, WebhookOptions,
 };
 use mizzen_object::Str;
@@ -90,7 +90,12 @@ impl AuthenticationArgs {
 
     fn tokens(&self) -> Result<StaticTokens, ComposeError> {
         let Some(file) = &self.token_auth_file else { return Ok(StaticTokens::default()) };
-        StaticTokens::parse(&text(file)?).map_err(|error| refused(file, error.to_string()))
+        let warn = |Oddity { what, record }: Oddity| {
+            let file = file.display();
+            tracing::warn!("{what} token has been found in token file '{file}', record number '{record}'");
+        };
+        let tokens = StaticTokens::parse_warning(&text(file)?, warn);
+        tokens.map_err(|error| refused(file, error.to_string()))
     }
 
     /// Issuers of tokens, and what is said of those who show nothing.

@@ -1,0 +1,121 @@
+//! Which token does a page show that opens a WebSocket? Browsers let it say nothing but which protocols it speaks, so
+//! one of them is the token (request/websocket/protocol.go).
+
+use base64::Engine as _;
+use base64::alphabet::URL_SAFE;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use http::header::{CONNECTION, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
+use http::{HeaderMap, HeaderValue};
+
+use crate::header::{text, texts};
+
+/// What a protocol begins with that is a token.
+const TOKEN: &str = "base64url.bearer.authorization.k8s.io.";
+
+/// Kubernetes: bits that are left over may be anything, as Go reads it.
+const ENCODING: GeneralPurpose = GeneralPurpose::new(
+    &URL_SAFE,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::RequireNone)
+        .with_decode_allow_trailing_bits(true),
+);
+
+/// A token, and the protocols that are there besides.
+pub(super) struct Shown {
+    pub token: String,
+    others: HeaderValue,
+}
+
+impl Shown {
+    /// The token of a request, if it shows one in this way. The error is why what it shows is none.
+    pub fn read(headers: &HeaderMap) -> Result<Option<Shown>, &'static str> {
+        if !is_websocket(headers) {
+            return Ok(None);
+        }
+        let said = texts(headers, SEC_WEBSOCKET_PROTOCOL);
+        let protocols = said.iter().flat_map(|text| text.split(',')).map(str::trim);
+        let (tokens, others): (Vec<&str>, Vec<&str>) = protocols.partition(|it| it.starts_with(TOKEN));
+        let token = match tokens[..] {
+            [] => return Ok(None),
+            [token] => decode(&token[TOKEN.len()..])?,
+            _ => return Err("multiple base64.bearer.authorization tokens specified"),
+        };
+        match HeaderValue::from_str(&others.join(",")) {
+            _ if token.is_empty() => Ok(None),
+            // The server must answer with a protocol, and never with the token.
+            Ok(joined) if !others.is_empty() => Ok(Some(Shown { token, others: joined })),
+            _ => Err("missing additional subprotocol"),
+        }
+    }
+
+    /// Takes the token away, so that nobody further on sees it.
+    pub fn hide(self, headers: &mut HeaderMap) {
+        headers.insert(SEC_WEBSOCKET_PROTOCOL, self.others);
+    }
+}
+
+fn is_websocket(headers: &HeaderMap) -> bool {
+    let upgrades = |text: &str| text.to_ascii_lowercase().contains("upgrade");
+    text(headers, UPGRADE).eq_ignore_ascii_case("websocket")
+        && texts(headers, CONNECTION).iter().any(|connection| upgrades(connection))
+}
+
+fn decode(token: &str) -> Result<String, &'static str> {
+    let bytes = ENCODING.decode(token).map_err(|_| "invalid base64.bearer.authorization token encoding")?;
+    String::from_utf8(bytes).map_err(|_| "invalid base64.bearer.authorization token")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asking(protocols: &[&str]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(UPGRADE, HeaderValue::from_static("WebSocket"));
+        headers.insert(CONNECTION, HeaderValue::from_static("keep-alive, Upgrade"));
+        for protocol in protocols {
+            headers.append(SEC_WEBSOCKET_PROTOCOL, protocol.parse().unwrap());
+        }
+        headers
+    }
+
+    #[track_caller]
+    fn check(protocols: &[&str], expected: Result<Option<(&str, &str)>, &str>) {
+        let mut headers = asking(protocols);
+        let shown = Shown::read(&headers).map(|shown| {
+            shown.map(|shown| {
+                let token = shown.token.clone();
+                shown.hide(&mut headers);
+                (token, text(&headers, SEC_WEBSOCKET_PROTOCOL).into_owned())
+            })
+        });
+        let expected = expected.map(|shown| shown.map(|(token, left)| (token.into(), left.into())));
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn a_protocol_may_be_a_token_and_is_taken_away() {
+        let token = format!("{TOKEN}c2VjcmV0");
+        check(&[], Ok(None));
+        check(&["v4.channel.k8s.io"], Ok(None));
+        check(&[TOKEN, "a"], Ok(None));
+        check(&[&format!("{token}, v4.channel.k8s.io")], Ok(Some(("secret", "v4.channel.k8s.io"))));
+        check(&["a", &token, "b, c"], Ok(Some(("secret", "a,b,c"))));
+        check(&[&format!("{token},")], Ok(Some(("secret", ""))));
+        check(&[&token], Err("missing additional subprotocol"));
+        check(&[&token, &token, "a"], Err("multiple base64.bearer.authorization tokens specified"));
+        let encoding = "invalid base64.bearer.authorization token encoding";
+        check(&[&format!("{TOKEN}c2Vj="), "a"], Err(encoding));
+        check(&[&format!("{TOKEN}%"), "a"], Err(encoding));
+        check(&[&format!("{TOKEN}_w"), "a"], Err("invalid base64.bearer.authorization token"));
+    }
+
+    #[test]
+    fn only_who_opens_a_websocket_shows_a_token_so() {
+        for header in [UPGRADE, CONNECTION] {
+            let mut headers = asking(&[&format!("{TOKEN}c2VjcmV0"), "a"]);
+            headers.insert(header, HeaderValue::from_static("h2c"));
+            assert!(matches!(Shown::read(&headers), Ok(None)));
+        }
+    }
+}
