@@ -8,7 +8,7 @@ use mizzen_object::{Status, Value};
 
 use super::rbac::{Rule, quoted};
 use super::{Attributes, Resource, Target};
-use crate::verbs::Call;
+use crate::verbs::{Call, check_key};
 
 /// The group of roles and bindings.
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -50,14 +50,20 @@ async fn check_binding(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Res
     if is_cleanup(old, new) || !plural.is_empty() && may(call, "bind", plural, name).await {
         return Ok(());
     }
-    // Kubernetes: the role that is missing is called as if it were a binding (registry/generic/registry/store.go).
-    let rbac = call.server.access.rbac.as_ref();
-    let rules = rbac.and_then(|rbac| rbac.rules_of(reference, &call.path.namespace));
-    let rules = rules.ok_or_else(|| match plural {
-        "" => Status::internal(format!("unsupported role reference kind: {}", quote(kind))),
-        _ => Status::not_found(&call.resource.kind().resource(), name),
-    })?;
+    let rules = rules(call, plural, reference)?;
     hold(call, rules.iter().map(Arc::as_ref)).map_err(|why| refuse(call, new, &why))
+}
+
+/// What the role gives that a binding refers to.
+fn rules(call: &Call<'_>, plural: &str, reference: &Value) -> Result<Arc<[Arc<Rule>]>, Status> {
+    let (kind, name, namespace) = (reference["kind"].str(), reference["name"].str(), &call.path.namespace);
+    let Some(role) = call.server.catalog.get(GROUP, "v1", plural) else {
+        return Err(Status::failure(500, "", format!("unsupported role reference kind: {}", quote(kind))));
+    };
+    check_key(role.kind(), namespace, name)?;
+    // Kubernetes: the role that is missing is called as if it were a binding (registry/generic/registry/store.go).
+    let rules = call.server.access.rbac.as_ref().and_then(|rbac| rbac.rules_of(reference, namespace));
+    rules.ok_or_else(|| Status::not_found(&call.resource.kind().resource(), name))
 }
 
 async fn may(call: &Call<'_>, verb: &str, resource: &str, name: &str) -> bool {

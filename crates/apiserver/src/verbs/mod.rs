@@ -141,6 +141,16 @@ pub(crate) async fn put_status(
     }
 }
 
+/// An object that is looked for must have a name, and a namespace where it can have one. Kubernetes:
+/// registry/generic/registry/store.go.
+pub(crate) fn check_key(kind: &mizzen_object::Kind, namespace: &str, name: &str) -> Result<(), Status> {
+    match (kind.is_namespaced() && namespace.is_empty(), name.is_empty()) {
+        (true, _) => Err(Status::bad_request("Namespace parameter required.")),
+        (_, true) => Err(Status::bad_request("Name parameter required.")),
+        _ => check_segment(name),
+    }
+}
+
 /// Names that cannot stand in a path are not looked for.
 fn check_segment(name: &str) -> Result<(), Status> {
     let problems = names::is_path_segment_name(name);

@@ -7,7 +7,7 @@ use mizzen_object::{
 };
 use mizzen_registry::{Key, Object};
 
-use super::{Call, create::finish, set_namespace};
+use super::{Call, check_key, create::finish, set_namespace};
 use crate::answer::{self, Answer, Form, not_acceptable};
 use crate::ownership::Owning;
 use crate::token::{Signer, issue};
@@ -149,6 +149,7 @@ fn bound(call: &Call, reference: &Value) -> Result<Value, Status> {
 
 fn get(call: &Call, plural: &str, namespace: &str, name: &str) -> Result<Value, Status> {
     let resource = call.server.catalog.get("", "v1", plural).ok_or_else(Status::no_such_resource)?;
+    check_key(resource.kind(), namespace, name)?;
     Ok(call.server.registry.get(&resource, &Key::new(namespace, name), "")?.value())
 }
 

@@ -251,6 +251,31 @@ async fn parts_of_somebody_else_are_asked_about_one_by_one() {
     }
 }
 
+#[tokio::test]
+async fn a_binding_refers_to_a_role_that_can_be() {
+    let rig = Rig::new().await;
+    let bindings = r#""clusterrolebindings","rolebindings""#;
+    let may = role("binder", r#""create""#, "rbac.authorization.k8s.io", bindings);
+    rig.post(CLUSTER_ROLES, &may).await.expect(201);
+    rig.post(CLUSTER_ROLE_BINDINGS, &binding("binder", "ClusterRole", "binder", "jane")).await.expect(201);
+    let check = async |path: &str, kind: &str, name: &str, expected: (u16, &str, &str)| {
+        let refused = as_jane(&rig, "POST", path, &binding("b", kind, name, "joe")).await.expect(expected.0);
+        assert_eq!((refused.body["reason"].str(), refused.message()), (expected.1, expected.2));
+    };
+    let namespace = (400, "BadRequest", "Namespace parameter required.");
+    let nameless = (400, "BadRequest", "Name parameter required.");
+    let unknown = (500, "", "unsupported role reference kind: \"Foo\"");
+    check(CLUSTER_ROLE_BINDINGS, "Role", "x", namespace).await;
+    check(CLUSTER_ROLE_BINDINGS, "Role", "", namespace).await;
+    check(CLUSTER_ROLE_BINDINGS, "ClusterRole", "", nameless).await;
+    check(CLUSTER_ROLE_BINDINGS, "Foo", "x", unknown).await;
+    check(ROLE_BINDINGS, "Role", "", nameless).await;
+    check(ROLE_BINDINGS, "ClusterRole", "", nameless).await;
+    check(ROLE_BINDINGS, "Foo", "", unknown).await;
+    let missing = (404, "NotFound", "rolebindings.rbac.authorization.k8s.io \"x\" not found");
+    check(ROLE_BINDINGS, "Role", "x", missing).await;
+}
+
 /// Lets people read, and denies one of them everything.
 #[derive(Debug)]
 struct Readers;
@@ -354,6 +379,18 @@ impl Signer for Echo {
 
     fn verify(&self, message: &[u8], signature: &[u8]) -> bool {
         message == signature
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_bound_to_an_object_that_has_a_name() {
+    let rig = Rig::with(Options { signer: Some(Arc::new(Echo)), ..Options::default() }).await;
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    rig.post(accounts, r#"{"metadata":{"name":"robot"}}"#).await.expect(201);
+    for kind in ["Pod", "Secret", "Node"] {
+        let body = format!(r#"{{"spec":{{"boundObjectRef":{{"kind":"{kind}"}}}}}}"#);
+        let refused = rig.post(&format!("{accounts}/robot/token"), &body).await.expect(400);
+        assert_eq!(refused.message(), "Name parameter required.");
     }
 }
 
