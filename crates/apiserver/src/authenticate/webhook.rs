@@ -88,7 +88,7 @@ impl TokenWebhook {
         let mut review = value!({
             "kind": "TokenReview",
             "apiVersion": (format!("authentication.k8s.io/{version}")),
-            "metadata": { "creationTimestamp": null },
+            "metadata": {},
             "spec": { "token": token },
             "status": { "user": {} }
         });

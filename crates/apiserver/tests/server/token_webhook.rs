@@ -74,6 +74,7 @@ async fn a_webhook_says_whose_a_token_is() {
     assert_eq!(question["apiVersion"].str(), "authentication.k8s.io/v1");
     let spec = r#"{"token":"swordfish","audiences":["https://kubernetes.default.svc.cluster.local"]}"#;
     assert_eq!(json::to_string(&question["spec"]), spec);
+    assert_eq!(json::to_string(&question["metadata"]), "{}");
 }
 
 #[tokio::test]

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use mizzen_apiserver::ServiceAccounts;
 use mizzen_apiserver::jose::PublicKey;
+use mizzen_object::cel::library::parse_reference;
+use mizzen_object::json::quote;
 
 use super::{refused, text};
 use crate::compose::ComposeError;
@@ -77,6 +79,12 @@ impl ServiceAccountArgs {
 fn check_issuers(issuers: &[String]) -> Result<(), ComposeError> {
     let refuse = |why: String| Err(refused(Path::new("--service-account-issuer"), why));
     for (at, issuer) in issuers.iter().enumerate() {
+        if let Some(why) = parse_reference(issuer).err().filter(|_| issuer.contains(':')) {
+            let shown = quote(issuer);
+            return refuse(format!(
+                "service-account-issuer {shown} contained a ':' but was not a valid URL: {why}"
+            ));
+        }
         if issuer.is_empty() {
             return refuse("service-account-issuer should not be an empty string".into());
         }
@@ -85,4 +93,27 @@ fn check_issuers(issuers: &[String]) -> Result<(), ComposeError> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(issuers: &[&str], expected: &str) {
+        let issuers: Vec<String> = issuers.iter().map(|issuer| issuer.to_string()).collect();
+        let said = check_issuers(&issuers).map_err(|error| error.to_string()).err().unwrap_or_default();
+        assert!(said.ends_with(expected) && said.is_empty() == expected.is_empty(), "{said}");
+    }
+
+    #[test]
+    fn an_issuer_with_a_colon_is_a_url() {
+        check(&["https://id.example.com", "id", "a:b%zz", "x/y:z"], "");
+        check(&["https://a/%zz"], "not a valid URL: parse \"https://a/%zz\": invalid URL escape \"%zz\"");
+        check(&[":a"], "not a valid URL: parse \":a\": missing protocol scheme");
+        check(&["1a:b"], "parse \"1a:b\": first path segment in URL cannot contain colon");
+        check(&["https://[::1"], "parse \"https://[::1\": missing ']' in host");
+        check(&["a", "a"], "service-account-issuer \"a\" is already specified");
+        check(&[""], "service-account-issuer should not be an empty string");
+    }
 }

@@ -39,6 +39,7 @@ use super::value::{EvalError, List, Opaque, Value};
 pub use authorizer::{Authorize, Decision, Question, Resource, Subject, Target, authorizer, resource_check};
 pub use patch::{library as json_patch, with_json_patch};
 pub(super) use string_format::check as check_format;
+pub use url::{Url, parse_reference};
 
 /// The libraries of the base environment, each with the version that it came with.
 ///

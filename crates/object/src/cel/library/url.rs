@@ -25,6 +25,11 @@ pub struct Url {
 /// Reads a URL, or says what is wrong as Go does.
 pub fn parse(text: &str) -> Result<Url, String> {
     check(text)?;
+    parse_reference(text)
+}
+
+/// Reads what is a URL or refers to one from somewhere, as Go's `url.Parse` does, or says what is wrong.
+pub fn parse_reference(text: &str) -> Result<Url, String> {
     let (reference, fragment) = text.split_once('#').unwrap_or((text, ""));
     let mut url = read(reference, false).map_err(|error| explain(reference, &error))?;
     url.fragment = unescape(fragment, Part::Fragment).map_err(|error| explain(text, &error))?;
