@@ -73,9 +73,19 @@ fn fill(call: &Call, token: &mut Value) -> Result<(), Status> {
     }
     validate(call, token)?;
     let bound = bound(call, &token["spec"]["boundObjectRef"])?;
+    shorten(call, token.entry("spec"));
     let signer = call.server.options.signer.as_deref().ok_or_else(no_signer)?;
     token.set("status", signed(call, signer, token, bound, now)?);
     Ok(())
+}
+
+/// Nobody gets a token that holds longer than the server wants.
+fn shorten(call: &Call, spec: &mut Value) {
+    let wanted = spec["expirationSeconds"].int();
+    if let Some(longest) = call.server.options.service_accounts.longest.filter(|longest| wanted > *longest) {
+        call.notes.warn(format!("requested expiration of {wanted} seconds shortened to {longest} seconds"));
+        spec.set("expirationSeconds", longest);
+    }
 }
 
 fn no_signer() -> Status {
@@ -206,7 +216,7 @@ fn signed(
     let accounts = &call.server.options.service_accounts;
     let is_own = |audience: &Value| accounts.audiences().iter().any(|own| own == audience.str());
     let ours = spec["audiences"].list().iter().all(is_own);
-    let extended = seconds == UNSUSPECTING && !bound["pod"].is_null() && ours;
+    let extended = accounts.extends && seconds == UNSUSPECTING && !bound["pod"].is_null() && ours;
     if extended {
         bound.set("warnafter", now + seconds);
     }

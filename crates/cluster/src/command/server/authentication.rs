@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{ArgAction, Args, ValueEnum};
 use mizzen_apiserver::ServiceAccounts;
 use mizzen_apiserver::authenticate::{
     Anonymous, Authentication, AuthenticationConfiguration, Authenticator, Issuers, Oddity, ReviewVersion,
@@ -26,7 +26,7 @@ pub struct AuthenticationArgs {
     #[arg(long, value_name = "FILE")]
     token_auth_file: Option<PathBuf>,
     /// Let in whoever shows a token that is kept as a secret of the type bootstrap.kubernetes.io/token
-    #[arg(long)]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, action = ArgAction::Set)]
     enable_bootstrap_token_auth: bool,
     /// Whose tokens count and where those are let in who show nothing: an AuthenticationConfiguration in YAML or
     /// JSON, which is read again when it changes
@@ -59,7 +59,8 @@ enum Version {
     V1beta1,
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+/// A span of time as Go writes it, which is not negative.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let nanos = duration_nanos(text).map_err(|error| error.to_string())?;
     u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| "it is negative".into())
 }

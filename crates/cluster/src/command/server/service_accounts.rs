@@ -1,13 +1,15 @@
 //! Which keys sign service accounts' tokens, whose tokens are good, and for whom.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use mizzen_apiserver::ServiceAccounts;
 use mizzen_apiserver::jose::PublicKey;
 use mizzen_object::cel::library::parse_reference;
 use mizzen_object::json::quote;
 
+use super::authentication::duration;
 use super::{refused, text};
 use crate::compose::ComposeError;
 use crate::token_key::{TokenKey, public_keys};
@@ -30,6 +32,15 @@ pub struct ServiceAccountArgs {
     /// Whom tokens must be for, one of these [default: the issuers]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     api_audiences: Vec<String>,
+    /// Let no new token hold longer than this [default: as long as is wanted]
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0", hide_default_value = true)]
+    service_account_max_token_expiration: Duration,
+    /// Let a token hold for a year that a kubelet wants for a pod that may never read it again
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = true, action = ArgAction::Set)]
+    service_account_extend_token_expiration: bool,
+    /// Let a token that is kept in a secret hold only as long as the secret and its account are there
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = true, action = ArgAction::Set)]
+    service_account_lookup: bool,
 }
 
 impl ServiceAccountArgs {
@@ -54,7 +65,30 @@ impl ServiceAccountArgs {
             }
         };
         let (keys_url, audiences) = (self.keys_url()?, texts(&self.api_audiences));
-        Ok(ServiceAccounts { keys: self.keys()?, issuers, audiences, keys_url })
+        Ok(ServiceAccounts {
+            keys: self.keys()?,
+            issuers,
+            audiences,
+            keys_url,
+            longest: self.longest()?,
+            extends: self.service_account_extend_token_expiration,
+            looks_up: self.service_account_lookup,
+        })
+    }
+
+    /// How many seconds a token may hold. Kubernetes: what is extended may hold longer
+    /// (controlplane/apiserver/options/options.go).
+    fn longest(&self) -> Result<Option<i64>, ComposeError> {
+        let seconds = self.service_account_max_token_expiration.as_secs();
+        if self.service_account_max_token_expiration.is_zero() {
+            return Ok(None);
+        }
+        if !(3600..=1 << 32).contains(&seconds) {
+            let flag = Path::new("--service-account-max-token-expiration");
+            let why = "the service-account-max-token-expiration must be between 1 hour and 2^32 seconds";
+            return Err(refused(flag, why.into()));
+        }
+        Ok(i64::try_from(seconds).ok())
     }
 
     fn keys(&self) -> Result<Vec<PublicKey>, ComposeError> {
