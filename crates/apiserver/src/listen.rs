@@ -108,8 +108,8 @@ struct Far {
 
 impl Far {
     /// Whom a request is from.
-    fn caller(&self, headers: &mut http::HeaderMap) -> Caller {
-        Caller { claim: self.peer.claim(headers), address: Some(self.address) }
+    fn caller(&self) -> Caller {
+        Caller { claim: self.peer.claim(), address: Some(self.address) }
     }
 }
 
@@ -223,7 +223,7 @@ fn handle(
     mut request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<Counted>, Infallible>> + use<> {
     let upgrade = request.headers().contains_key(header::UPGRADE).then(|| hyper::upgrade::on(&mut request));
-    let (mut head, body) = request.into_parts();
+    let (head, body) = request.into_parts();
     let given_up = GivenUp::default();
     let streams = match body.is_end_stream() && upgrade.is_none() {
         true => Streams::default(),
@@ -234,8 +234,8 @@ fn handle(
         if let Err(problem) = check_host(&head) {
             return malformed(problem);
         }
-        let caller = far.caller(&mut head.headers);
-        let answer = server.call_of(caller, head.method, head.uri, head.headers, Bytes::new(), streams).await;
+        let answer =
+            server.call_of(far.caller(), head.method, head.uri, head.headers, Bytes::new(), streams).await;
         if head.version == Version::HTTP_2 && answer.extensions().get::<Stranger>().is_some() {
             sent_away.send_away();
         }

@@ -135,7 +135,8 @@ async fn run(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
     let listener = bind(args.bind_address, args.port).await?;
     let address = listener.local_addr()?;
     let kept = Kept::open(args).await?;
-    let trust = args.trust.trust(&kept.authority, &kept.front_proxy)?;
+    let mut trust = args.trust.trust(&kept.authority, &kept.front_proxy)?;
+    trust.trusted.headers = args.authentication.proxy_headers()?;
     let server = Server::new(kept.registry.clone(), options(args, &chosen, &kept, address)?);
     furnish(&server, &chosen.service_ranges, address, &trust.trusted).await?;
 

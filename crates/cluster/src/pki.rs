@@ -299,6 +299,7 @@ mod tests {
             clients: clients.certificate.clone(),
             front_proxies: front_proxies.certificate.clone(),
             allowed: vec![FRONT_PROXY_CLIENT.into()],
+            ..Trusted::default()
         };
         Authorities::new(&registry, &trusted).peer(&[pem_to_der(&signed.certificate).into()])
     }

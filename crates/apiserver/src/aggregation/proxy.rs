@@ -10,7 +10,6 @@ use tokio::time::timeout;
 use super::table::Entry;
 use super::upgrade;
 use crate::answer::{self, Answer, Body};
-use crate::authenticate::peer;
 use crate::identity::User;
 use crate::outgoing::{SendError, whole};
 use crate::request::Request;
@@ -85,6 +84,13 @@ fn outward(request: &Request, address: &str, upgraded: bool) -> Result<Outward<(
     Ok(outward)
 }
 
+/// The headers in which we say for whom we ask. Kubernetes: whatever those are called in which we are told
+/// (transport.SetAuthProxyHeaders).
+const USER: &str = "x-remote-user";
+const UID: &str = "x-remote-uid";
+const GROUP: &str = "x-remote-group";
+const EXTRA: &str = "x-remote-extra-";
+
 /// Says for whom we ask, to the last letter, or fails: a part of somebody is somebody else.
 pub(super) fn speak_for(user: &User, headers: &mut HeaderMap) -> Result<(), SendError> {
     let forged: Vec<HeaderName> =
@@ -98,15 +104,15 @@ pub(super) fn speak_for(user: &User, headers: &mut HeaderMap) -> Result<(), Send
         headers.append(key, HeaderValue::from_str(text).map_err(|_| unsayable("value for"))?);
         Ok(())
     };
-    say(peer::USER, &user.name)?;
+    say(USER, &user.name)?;
     if !user.uid.is_empty() {
-        say(peer::UID, &user.uid)?;
+        say(UID, &user.uid)?;
     }
     for group in &user.groups {
-        say(peer::GROUP, group)?;
+        say(GROUP, group)?;
     }
     for (key, values) in user.extra.entries() {
-        let name = format!("{}{}", peer::EXTRA, escape(key));
+        let name = format!("{}{}", EXTRA, escape(key));
         for value in values.list() {
             say(&name, Value::str(value))?;
         }

@@ -17,9 +17,9 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, UnixTime};
 use tokio_rustls::rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use tokio_rustls::rustls::{DistinguishedName, Error};
 
-use super::Peer;
 use super::certificate::Subject;
 use super::vouch::Roots;
+use super::{Peer, ProxyHeaders};
 use crate::listen::Identify;
 use crate::signatures::check_signatures;
 
@@ -35,6 +35,8 @@ pub struct Trusted {
     pub front_proxies: String,
     /// The names that front proxies may have; any if there are none.
     pub allowed: Vec<String>,
+    /// In which headers they say for whom they ask, for others to know.
+    pub headers: ProxyHeaders,
 }
 
 /// Those who are trusted now.
@@ -227,6 +229,7 @@ mod tests {
             clients: clients.pem.clone(),
             front_proxies: front_proxies.pem.clone(),
             allowed: vec!["proxy".into()],
+            ..Trusted::default()
         });
         assert_eq!(known.peer(&front_proxies.sign("proxy")), Peer::FrontProxy(None));
         assert_eq!(known.peer(&front_proxies.sign("jane")), Peer::Impostor);
@@ -267,7 +270,12 @@ mod tests {
     fn one_authority_may_be_for_both() {
         let both = authority();
         let (clients, front_proxies) = (both.pem.clone(), both.pem.clone());
-        let known = authorities(&Trusted { clients, front_proxies, allowed: vec!["proxy".into()] });
+        let known = authorities(&Trusted {
+            clients,
+            front_proxies,
+            allowed: vec!["proxy".into()],
+            ..Trusted::default()
+        });
         check_user(known.peer(&both.sign("jane")), "jane");
         let Peer::FrontProxy(Some(own)) = known.peer(&both.sign("proxy")) else { panic!("no front proxy") };
         assert_eq!(own.name, "proxy");

@@ -12,6 +12,7 @@ mod cache_counts;
 mod certificate;
 mod issuer;
 pub mod peer;
+mod proxy_headers;
 pub(crate) mod secret;
 mod static_token;
 mod token_cache;
@@ -38,6 +39,7 @@ pub use authorities::{Authorities, Certified, Trusted};
 pub use issuer::{AuthenticationConfiguration, Issuers};
 pub use peer::Peer;
 pub(crate) use peer::{Caller, Claim};
+pub use proxy_headers::ProxyHeaders;
 pub use static_token::{Oddity, StaticTokens, TokenFileError};
 pub(crate) use token_cache::TokenCache;
 pub use webhook::{ReviewVersion, TokenWebhook, WebhookOptions};
@@ -54,6 +56,8 @@ pub struct Authentication {
     pub others: Vec<Arc<dyn Authenticator>>,
     /// Where those are let in who show nothing.
     pub anonymous: Anonymous,
+    /// In which headers front proxies say for whom they ask.
+    pub proxy_headers: ProxyHeaders,
 }
 
 /// One who knows tokens: another server, a database.
@@ -97,7 +101,10 @@ pub(crate) async fn authenticate(
     headers: &mut HeaderMap,
     started: Instant,
 ) -> Result<User, Status> {
+    let names = &server.options.authentication.proxy_headers;
+    let claim = claim.heard(names, headers);
     let (found, results) = (find(server, claim, path, headers).await, &server.metrics.results);
+    names.take_away(headers);
     match &found {
         Ok(user) => results.is_known(&user.name, started.elapsed()),
         Err(result) => results.authenticated(*result, started.elapsed()),
@@ -117,25 +124,18 @@ async fn find(
         Claim::Connected(user) if token.is_none() => return Ok(user),
         _ => {}
     }
-    if let Some(token) = token {
-        match known(server, &token).await {
-            Some(user) => return Ok(user),
-            None => has_failed = true,
-        }
-    }
-    match Shown::read(headers) {
-        Ok(None) => {}
-        Ok(Some(shown)) => match known(server, &shown.token).await {
-            Some(user) => {
-                shown.hide(headers);
-                return Ok(user);
-            }
-            None => has_failed = true,
-        },
-        Err(problem) => {
-            tracing::debug!(problem, "a token was refused");
+    let mut judge = |shown: Result<Option<User>, String>| {
+        shown.unwrap_or_else(|problem| {
+            tracing::debug!(%problem, "a token was refused");
             has_failed = true;
-        }
+            None
+        })
+    };
+    if let Some(user) = judge(by_header(server, token).await) {
+        return Ok(user);
+    }
+    if let Some(user) = judge(by_protocol(server, headers).await) {
+        return Ok(user);
     }
     match server.options.authentication.anonymous.allows(path) {
         _ if has_failed => Err(Authenticated::Error),
@@ -144,13 +144,23 @@ async fn find(
     }
 }
 
+async fn by_header(server: &Inner, token: Option<String>) -> Result<Option<User>, String> {
+    let Some(token) = token else { return Ok(None) };
+    known(server, &token).await.map(Some)
+}
+
+/// Who shows a token as a protocol, if somebody does. Nobody further on sees it.
+async fn by_protocol(server: &Inner, headers: &mut HeaderMap) -> Result<Option<User>, String> {
+    let Some(shown) = Shown::read(headers)? else { return Ok(None) };
+    let user = known(server, &shown.token).await?;
+    shown.hide(headers);
+    Ok(Some(user))
+}
+
 /// Who shows a token to the server itself.
-async fn known(server: &Inner, token: &str) -> Option<User> {
-    let bearer = authenticate_token(server, token, server.options.service_accounts.audiences()).await;
-    bearer
-        .map(|bearer| bearer.user)
-        .inspect_err(|problem| tracing::debug!(%problem, "a token was refused"))
-        .ok()
+async fn known(server: &Inner, token: &str) -> Result<User, String> {
+    let audiences = server.options.service_accounts.audiences();
+    authenticate_token(server, token, audiences).await.map(|bearer| bearer.user)
 }
 
 /// Who shows a token; the error is what an administrator is told. `audiences` says whom the token must be for, at

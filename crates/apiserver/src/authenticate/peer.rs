@@ -6,10 +6,10 @@
 use std::net::IpAddr;
 
 use http::HeaderMap;
-use mizzen_object::{Str, Value};
+use mizzen_object::Value;
 
-use super::Certified;
-use crate::header::{text, texts};
+use super::{Certified, ProxyHeaders};
+use crate::header::texts;
 use crate::identity::User;
 use crate::request::decode;
 
@@ -38,6 +38,8 @@ pub(crate) enum Claim {
     Proved(User),
     /// Their connection has proved who they are, unless the request says something else.
     Connected(User),
+    /// Their connection has proved that they may speak for others; they may be somebody themselves.
+    FrontProxy(Option<User>),
     /// They tried and failed; only a good token helps them now.
     Failed,
 }
@@ -50,52 +52,51 @@ pub(crate) struct Caller {
     pub address: Option<IpAddr>,
 }
 
-/// The headers of front proxies, which upstream makes options of and everybody sets alike.
-pub(crate) const USER: &str = "x-remote-user";
-/// The header with the user's uid.
-pub(crate) const UID: &str = "x-remote-uid";
-/// The header with a group; there may be many.
-pub(crate) const GROUP: &str = "x-remote-group";
-/// What headers begin with that say more about the user.
-pub(crate) const EXTRA: &str = "x-remote-extra-";
-
 impl Peer {
-    /// Whom a request is from.
-    pub(crate) fn claim(&self, headers: &mut HeaderMap) -> Claim {
+    /// Whom requests are from.
+    pub(crate) fn claim(&self) -> Claim {
         match self {
             Peer::Stranger => Claim::None,
             Peer::Impostor => Claim::Failed,
             Peer::User(user) => Claim::Connected(user.clone()),
-            Peer::FrontProxy(own) => spoken_for(headers, own),
-            Peer::Certified(certified) => certified.peer().claim(headers),
+            Peer::FrontProxy(own) => Claim::FrontProxy(own.clone()),
+            Peer::Certified(certified) => certified.peer().claim(),
         }
     }
 }
 
-/// The user for whom a front proxy asks, or itself. The headers are taken away, so that nobody takes them for the client's own.
-fn spoken_for(headers: &mut HeaderMap, own: &Option<User>) -> Claim {
-    let (name, uid): (Str, Str) = ((&*text(headers, USER)).into(), (&*text(headers, UID)).into());
-    if name.is_empty() {
-        return own.clone().map_or(Claim::Failed, Claim::Connected);
+impl Claim {
+    /// The same where a front proxy has said for whom it asks.
+    pub(super) fn heard(self, names: &ProxyHeaders, headers: &HeaderMap) -> Claim {
+        match self {
+            Claim::FrontProxy(own) => match (names.read(headers), own) {
+                (Some(user), _) => Claim::Proved(user),
+                (None, Some(own)) => Claim::Connected(own),
+                (None, None) => Claim::Failed,
+            },
+            known => known,
+        }
     }
-    let groups = texts(headers, GROUP).into_iter().filter(|group| !group.is_empty()).collect();
-    let user = User { name, uid, groups, extra: extra(headers, EXTRA) }.authenticated();
-    for header in [USER, UID, GROUP] {
-        headers.remove(header);
-    }
-    Claim::Proved(user)
 }
 
-/// What headers with a prefix say, by the rest of their names.
-pub(crate) fn extra(headers: &HeaderMap, prefix: &str) -> Value {
+/// What headers with one of some prefixes say, by the rest of their names.
+pub(crate) fn extra<'a>(headers: &HeaderMap, prefixes: impl IntoIterator<Item = &'a str>) -> Value {
     let mut extra = Value::object();
-    for name in headers.keys() {
-        let Some(key) = name.as_str().strip_prefix(prefix) else { continue };
-        let values = texts(headers, name).iter().map(Value::from).collect::<Vec<_>>();
-        let all = extra.entry(&unescaped(key)).make_list();
-        all.extend(values);
+    for prefix in prefixes {
+        for name in headers.keys() {
+            let Some(key) = rest(name.as_str(), prefix) else { continue };
+            let values = texts(headers, name).iter().map(Value::from).collect::<Vec<_>>();
+            let all = extra.entry(&unescaped(key)).make_list();
+            all.extend(values);
+        }
     }
     extra
+}
+
+/// What follows a prefix in a header's name, in whatever case.
+pub(super) fn rest<'a>(name: &'a str, prefix: &str) -> Option<&'a str> {
+    let (start, rest) = name.split_at_checked(prefix.len())?;
+    start.eq_ignore_ascii_case(prefix).then_some(rest)
 }
 
 /// Kubernetes: a key with a code that is none is taken as it is (request/headerrequest/requestheader.go).
@@ -107,46 +108,28 @@ fn unescaped(key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::headers;
 
-    #[test]
-    fn a_front_proxy_says_for_whom_it_asks() {
-        let mut headers = headers(&[
-            ("x-remote-user", "jane"),
-            ("x-remote-uid", "7"),
-            ("x-remote-group", "dev"),
-            ("x-remote-group", ""),
-            ("x-remote-group", "ops"),
-            ("x-remote-extra-acme.com%2fproject", "one"),
-        ]);
-        let Claim::Proved(user) = Peer::FrontProxy(None).claim(&mut headers) else { panic!("nobody") };
-        assert_eq!((user.name.as_str(), user.uid.as_str()), ("jane", "7"));
-        assert_eq!(user.groups, ["dev", "ops", "system:authenticated"]);
-        assert_eq!(user.extra["acme.com/project"].list()[0].str(), "one");
-        assert!(headers.get("x-remote-user").is_none());
-    }
-
-    #[test]
-    fn a_name_may_have_any_letters() {
-        let mut headers =
-            headers(&[("x-remote-user", "jürgen"), ("x-remote-group", "é"), ("x-remote-uid", "ß")]);
-        let Claim::Proved(user) = Peer::FrontProxy(None).claim(&mut headers) else { panic!("nobody") };
-        assert_eq!((user.name.as_str(), user.uid.as_str()), ("jürgen", "ß"));
-        assert_eq!(user.groups, ["é", "system:authenticated"]);
+    #[track_caller]
+    fn check(peer: Peer, name: &str, expected: Claim) {
+        let headers =
+            HeaderMap::from_iter([(http::HeaderName::from_static("x-remote-user"), name.parse().unwrap())]);
+        assert_eq!(peer.claim().heard(&ProxyHeaders::default(), &headers), expected);
     }
 
     #[test]
     fn a_front_proxy_that_speaks_for_nobody_is_nobody_unless_it_is_a_user() {
-        for mut headers in [HeaderMap::new(), headers(&[("x-remote-user", ""), ("x-remote-user", "jane")])] {
-            assert_eq!(Peer::FrontProxy(None).claim(&mut headers), Claim::Failed);
-            let own = User::component("proxy");
-            assert_eq!(Peer::FrontProxy(Some(own.clone())).claim(&mut headers), Claim::Connected(own));
-        }
+        let own = || User::component("proxy");
+        let jane = || Claim::Proved(User { extra: Value::object(), ..User::component("jane") });
+        check(Peer::FrontProxy(None), "jane", jane());
+        check(Peer::FrontProxy(Some(own())), "jane", jane());
+        check(Peer::FrontProxy(None), "", Claim::Failed);
+        check(Peer::FrontProxy(Some(own())), "", Claim::Connected(own()));
     }
 
     #[test]
     fn others_cannot_speak_for_anybody() {
-        let mut headers = headers(&[("x-remote-user", "jane")]);
-        assert_eq!(Peer::Stranger.claim(&mut headers), Claim::None);
+        check(Peer::Stranger, "jane", Claim::None);
+        check(Peer::Impostor, "jane", Claim::Failed);
+        check(Peer::User(User::component("joe")), "jane", Claim::Connected(User::component("joe")));
     }
 }

@@ -32,6 +32,7 @@ fn read(data: &Value) -> Trusted {
         clients: data["client-ca-file"].str().into(),
         front_proxies: data["requestheader-client-ca-file"].str().into(),
         allowed: names.list().iter().map(|name| name.str().to_owned()).collect(),
+        ..Trusted::default()
     }
 }
 
@@ -66,8 +67,12 @@ mod tests {
             "requestheader-client-ca-file": "b",
             "requestheader-allowed-names": "[\"proxy\"]",
         });
-        let expected =
-            Trusted { clients: "a".into(), front_proxies: "b".into(), allowed: vec!["proxy".into()] };
+        let expected = Trusted {
+            clients: "a".into(),
+            front_proxies: "b".into(),
+            allowed: vec!["proxy".into()],
+            ..Trusted::default()
+        };
         assert_eq!(read(&data), expected);
     }
 }

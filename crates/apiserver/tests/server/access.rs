@@ -3,12 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mizzen_apiserver::access::{Attributes, Authorizer, Decision, Reason, Resource, Target};
 use mizzen_apiserver::authenticate::{Authentication, StaticTokens};
-use mizzen_apiserver::{Options, ServiceAccounts, Signer, User, issue_token};
-use mizzen_object::{Value, json, value};
+use mizzen_apiserver::{Options, Signer, User, issue_token};
+use mizzen_object::{Value, value};
 use mizzen_registry::{Bounds, Future, Store, StoreOptions};
 
 use crate::rig::{CONFIG_MAPS, Reply, Rig};
@@ -381,76 +379,6 @@ impl Signer for Echo {
 
     fn verify(&self, message: &[u8], signature: &[u8]) -> bool {
         message == signature
-    }
-}
-
-#[tokio::test]
-async fn a_token_is_bound_to_an_object_that_has_a_name() {
-    let rig = Rig::with(Options { signer: Some(Arc::new(Echo)), ..Options::default() }).await;
-    let accounts = "/api/v1/namespaces/default/serviceaccounts";
-    rig.post(accounts, r#"{"metadata":{"name":"robot"}}"#).await.expect(201);
-    for kind in ["Pod", "Secret", "Node"] {
-        let body = format!(r#"{{"spec":{{"boundObjectRef":{{"kind":"{kind}"}}}}}}"#);
-        let refused = rig.post(&format!("{accounts}/robot/token"), &body).await.expect(400);
-        assert_eq!(refused.message(), "Name parameter required.");
-    }
-}
-
-#[tokio::test]
-async fn no_token_holds_longer_than_the_server_wants() {
-    let service_accounts = ServiceAccounts { longest: Some(7200), extends: false, ..Default::default() };
-    let signer: Option<Arc<dyn Signer>> = Some(Arc::new(Echo));
-    let rig = Rig::with(Options { signer, service_accounts, ..Options::default() }).await;
-    let accounts = "/api/v1/namespaces/default/serviceaccounts";
-    rig.post(accounts, r#"{"metadata":{"name":"robot"}}"#).await.expect(201);
-    let check = async |wanted: i64, expected: i64, warnings: &[&str]| {
-        let body = format!(r#"{{"spec":{{"expirationSeconds":{wanted}}}}}"#);
-        let answer = rig.post(&format!("{accounts}/robot/token"), &body).await.expect(201);
-        assert_eq!(answer.body["spec"]["expirationSeconds"].int(), expected);
-        assert_eq!(answer.warnings, warnings);
-    };
-    check(3600, 3600, &[]).await;
-    check(7200, 7200, &[]).await;
-    let shortened = r#"299 - "requested expiration of 7201 seconds shortened to 7200 seconds""#;
-    check(7201, 7200, &[shortened]).await;
-}
-
-#[tokio::test]
-async fn a_token_of_a_pod_that_may_never_read_it_again_holds_for_a_year_if_that_is_wanted() {
-    for (extends, expected) in [(true, 365 * 24 * 60 * 60), (false, 3607)] {
-        let service_accounts = ServiceAccounts { extends, ..Default::default() };
-        let signer: Option<Arc<dyn Signer>> = Some(Arc::new(Echo));
-        let rig = Rig::with(Options { signer, service_accounts, ..Options::default() }).await;
-        let accounts = "/api/v1/namespaces/default/serviceaccounts";
-        rig.post(accounts, r#"{"metadata":{"name":"robot"}}"#).await.expect(201);
-        let pod = r#"{"metadata":{"name":"p"},"spec":{"serviceAccountName":"robot","automountServiceAccountToken":false,"containers":[{"name":"c","image":"i"}]}}"#;
-        rig.post("/api/v1/namespaces/default/pods", pod).await.expect(201);
-        let body = r#"{"spec":{"expirationSeconds":3607,"boundObjectRef":{"kind":"Pod","apiVersion":"v1","name":"p"}}}"#;
-        let answer = rig.post(&format!("{accounts}/robot/token"), body).await.expect(201);
-        let token = answer.body["status"]["token"].str().to_owned();
-        let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1).unwrap()).unwrap();
-        let claims = json::parse(&claims).unwrap();
-        assert_eq!(claims["exp"].int() - claims["iat"].int(), expected);
-    }
-}
-
-#[tokio::test]
-async fn a_token_in_a_secret_holds_without_it_if_nobody_looks() {
-    for (looks_up, expected) in [(false, "system:serviceaccount:default:robot"), (true, "")] {
-        let service_accounts = ServiceAccounts { looks_up, ..Default::default() };
-        let signer: Option<Arc<dyn Signer>> = Some(Arc::new(Echo));
-        let rig = Rig::with(Options { signer, service_accounts, ..Options::default() }).await;
-        let claims = value!({
-            "iss": "kubernetes/serviceaccount",
-            "kubernetes.io/serviceaccount/namespace": "default",
-            "kubernetes.io/serviceaccount/secret.name": "t",
-            "kubernetes.io/serviceaccount/service-account.name": "robot",
-            "kubernetes.io/serviceaccount/service-account.uid": "u",
-            "sub": "system:serviceaccount:default:robot",
-        });
-        let body = format!(r#"{{"spec":{{"token":"{}"}}}}"#, issue_token(&Echo, &claims).unwrap());
-        let review = rig.post("/apis/authentication.k8s.io/v1/tokenreviews", &body).await.expect(201);
-        assert_eq!(review.body["status"]["user"]["username"].str(), expected);
     }
 }
 

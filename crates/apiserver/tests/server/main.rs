@@ -31,6 +31,7 @@ mod race;
 mod service_account;
 mod time;
 mod token_webhook;
+mod tokens;
 mod unfit;
 mod watch;
 mod webhook;

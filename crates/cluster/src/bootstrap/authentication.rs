@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::Method;
 use mizzen_apiserver::Server;
-use mizzen_apiserver::authenticate::Trusted;
+use mizzen_apiserver::authenticate::{ProxyHeaders, Trusted};
 use mizzen_object::{Value, json, value};
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -59,21 +59,21 @@ pub(super) async fn write(server: &Server, trusted: &Trusted) -> Result<(), Stri
 
 /// What others have said, and what we say.
 fn combined(others: &Value, trusted: &Trusted, now: i64) -> Value {
-    let texts = |field: &str, own: &[&str]| {
+    let texts = |field: &str, own: &[String]| {
         let said = json::parse(others[field].str().as_bytes()).unwrap_or_default();
-        let all = said.list().iter().cloned().chain(own.iter().map(|text| Value::from(*text)));
+        let all = said.list().iter().cloned().chain(own.iter().map(Value::from));
         Value::from(json::to_string(&Value::List(unique(all))))
     };
     let authorities = |field: &str, own: &str| Value::from(joined(others[field].str(), own, now));
-    let allowed: Vec<&str> = trusted.allowed.iter().map(String::as_str).collect();
+    let ProxyHeaders { users, uids, groups, extras } = &trusted.headers;
     value!({
         "client-ca-file": (authorities("client-ca-file", &trusted.clients)),
-        "requestheader-allowed-names": (texts("requestheader-allowed-names", &allowed)),
+        "requestheader-allowed-names": (texts("requestheader-allowed-names", &trusted.allowed)),
         "requestheader-client-ca-file": (authorities("requestheader-client-ca-file", &trusted.front_proxies)),
-        "requestheader-extra-headers-prefix": (texts("requestheader-extra-headers-prefix", &["X-Remote-Extra-"])),
-        "requestheader-group-headers": (texts("requestheader-group-headers", &["X-Remote-Group"])),
-        "requestheader-uid-headers": (texts("requestheader-uid-headers", &["X-Remote-Uid"])),
-        "requestheader-username-headers": (texts("requestheader-username-headers", &["X-Remote-User"]))
+        "requestheader-extra-headers-prefix": (texts("requestheader-extra-headers-prefix", extras)),
+        "requestheader-group-headers": (texts("requestheader-group-headers", groups)),
+        "requestheader-uid-headers": (texts("requestheader-uid-headers", uids)),
+        "requestheader-username-headers": (texts("requestheader-username-headers", users))
     })
 }
 
@@ -119,7 +119,7 @@ mod tests {
 
     fn trusted(clients: &str) -> Trusted {
         let (clients, front_proxies) = (clients.to_owned(), authority("proxies", 2100));
-        Trusted { clients, front_proxies, allowed: vec!["mesh".into()] }
+        Trusted { clients, front_proxies, allowed: vec!["mesh".into()], ..Trusted::default() }
     }
 
     /// In the year 2027.

@@ -5,6 +5,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use http::Request;
 use http_body_util::Full;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use serde_json::json;
 
 use crate::client::{Client, Credentials};
 use crate::process::{Home, PATIENCE, Process};
@@ -168,6 +169,35 @@ async fn front_proxies_of_other_authorities_speak_for_others() {
     assert_eq!(ask(&proxies.client(&process, "jane").await, "root").await, 401);
     std::fs::write(home.path().join("proxies.pem"), &others.pem).unwrap();
     expect(401, async || ask(&mesh, "root").await).await;
+}
+
+#[tokio::test]
+async fn front_proxies_speak_in_the_headers_that_are_named() {
+    let home = Home::in_memory()
+        .with("--requestheader-client-ca-file=proxies.pem")
+        .with("--requestheader-username-headers=X-Mesh-User,X-Remote-User")
+        .with("--requestheader-group-headers=X-Mesh-Group")
+        .with("--requestheader-extra-headers-prefix=X-Mesh-Extra-,X-Remote-Extra-");
+    let proxies = Authority::new("proxies");
+    std::fs::write(home.path().join("proxies.pem"), &proxies.pem).unwrap();
+    let process = home.start().await;
+    let mesh = proxies.client(&process, "mesh").await;
+    let request = Request::post(mesh.uri("/apis/authentication.k8s.io/v1/selfsubjectreviews"))
+        .header("x-mesh-user", "jane")
+        .header("x-remote-user", "joe")
+        .header("x-mesh-group", "dev")
+        .header("x-remote-group", "system:masters")
+        .header("x-mesh-extra-team", "blue");
+    let answer = mesh.fetch(request.body(Full::new("{}".into())).unwrap()).await.unwrap().expect(201).json();
+    let user = &answer["status"]["userInfo"];
+    assert_eq!((&user["username"], &user["extra"]), (&json!("jane"), &json!({ "team": ["blue"] })));
+    assert_eq!(user["groups"], json!(["dev", "system:authenticated"]));
+    let path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+    let told = process.admin().await.get(path).await.expect(200).json()["data"].clone();
+    assert_eq!(told["requestheader-username-headers"], r#"["X-Mesh-User","X-Remote-User"]"#);
+    assert_eq!(told["requestheader-uid-headers"], r#"["X-Remote-Uid"]"#);
+    assert_eq!(told["requestheader-group-headers"], r#"["X-Mesh-Group"]"#);
+    assert_eq!(told["requestheader-extra-headers-prefix"], r#"["X-Mesh-Extra-","X-Remote-Extra-"]"#);
 }
 
 #[tokio::test]

@@ -56,7 +56,7 @@ fn read(headers: &mut HeaderMap) -> Result<Option<User>, Status> {
         name: first(USER),
         uid: first(UID),
         groups: texts(headers, GROUP),
-        extra: extra(headers, EXTRA),
+        extra: extra(headers, [EXTRA]),
     };
     let nameless = user.name.is_empty();
     if nameless && !is_only_a_name(&user) {

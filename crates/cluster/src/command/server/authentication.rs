@@ -7,14 +7,15 @@ use std::time::Duration;
 use clap::{ArgAction, Args, ValueEnum};
 use mizzen_apiserver::ServiceAccounts;
 use mizzen_apiserver::authenticate::{
-    Anonymous, Authentication, AuthenticationConfiguration, Authenticator, Issuers, Oddity, ReviewVersion,
-    StaticTokens, TokenWebhook, WebhookOptions,
+    Anonymous, Authentication, AuthenticationConfiguration, Authenticator, Issuers, Oddity, ProxyHeaders,
+    ReviewVersion, StaticTokens, TokenWebhook, WebhookOptions,
 };
 use mizzen_object::Str;
 use mizzen_object::time::duration_nanos;
 use mizzen_registry::Registry;
 
 use super::oidc::OidcArgs;
+use super::proxy_headers::ProxyHeaderArgs;
 use super::{refused, text};
 use crate::compose::ComposeError;
 use crate::reload::follow;
@@ -48,6 +49,8 @@ pub struct AuthenticationArgs {
     /// How long an answer of the webhook is good
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "2m")]
     authentication_token_webhook_cache_ttl: Duration,
+    #[command(flatten)]
+    proxy_headers: ProxyHeaderArgs,
     #[command(flatten)]
     oidc: OidcArgs,
 }
@@ -86,7 +89,13 @@ impl AuthenticationArgs {
             bootstrap_tokens: self.enable_bootstrap_token_auth,
             others: others.into_iter().flatten().collect(),
             anonymous: self.anonymous(said)?,
+            proxy_headers: self.proxy_headers()?,
         })
+    }
+
+    /// In which headers front proxies say for whom they ask.
+    pub fn proxy_headers(&self) -> Result<ProxyHeaders, ComposeError> {
+        self.proxy_headers.headers()
     }
 
     fn tokens(&self) -> Result<StaticTokens, ComposeError> {

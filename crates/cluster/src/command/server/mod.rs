@@ -7,6 +7,7 @@ mod authorization;
 mod encryption;
 mod fairness;
 mod oidc;
+mod proxy_headers;
 mod service_accounts;
 mod services;
 mod serving;

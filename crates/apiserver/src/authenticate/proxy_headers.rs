@@ -1,0 +1,134 @@
+//! Which headers do front proxies speak in? Upstream makes options of them; unless said they are everybody's `X-Remote-…`.
+
+use std::sync::LazyLock;
+
+use http::{HeaderMap, HeaderName};
+use mizzen_object::Str;
+
+use super::peer::{extra, rest};
+use crate::header::{text, texts};
+use crate::identity::User;
+
+/// The names of headers, in any case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProxyHeaders {
+    /// Those with the user's name; the first that has one counts.
+    pub users: Vec<String>,
+    /// Those with the user's uid; the first that has one counts.
+    pub uids: Vec<String>,
+    /// Those with a group; there may be many.
+    pub groups: Vec<String>,
+    /// What those begin with that say more about the user.
+    pub extras: Vec<String>,
+}
+
+impl Default for ProxyHeaders {
+    fn default() -> ProxyHeaders {
+        let [users, uids, groups, extras] =
+            ["X-Remote-User", "X-Remote-Uid", "X-Remote-Group", "X-Remote-Extra-"]
+                .map(|name| vec![name.into()]);
+        ProxyHeaders { users, uids, groups, extras }
+    }
+}
+
+static STANDARD: LazyLock<ProxyHeaders> = LazyLock::new(ProxyHeaders::default);
+
+impl ProxyHeaders {
+    /// For whom a front proxy asks, if it says so.
+    pub(super) fn read(&self, headers: &HeaderMap) -> Option<User> {
+        let first = |names: &[String]| -> Str {
+            let mut said = names.iter().map(|name| text(headers, name));
+            said.find(|text| !text.is_empty()).map(|text| (&*text).into()).unwrap_or_default()
+        };
+        let name = Some(first(&self.users)).filter(|name| !name.is_empty())?;
+        let groups = self.groups.iter().flat_map(|name| texts(headers, name));
+        let groups = groups.filter(|group| !group.is_empty()).collect();
+        let extra = extra(headers, self.extras.iter().map(String::as_str));
+        Some(User { name, uid: first(&self.uids), groups, extra }.authenticated())
+    }
+
+    /// Takes the headers away, whoever sent them, so that nobody further on, be it another server, takes them for ours.
+    pub(super) fn take_away(&self, headers: &mut HeaderMap) {
+        let is_theirs = |name: &&HeaderName| self.has(name.as_str()) || STANDARD.has(name.as_str());
+        let theirs: Vec<HeaderName> = headers.keys().filter(is_theirs).cloned().collect();
+        theirs.iter().for_each(|name| drop(headers.remove(name)));
+    }
+
+    fn has(&self, name: &str) -> bool {
+        let mut whole = self.users.iter().chain(&self.uids).chain(&self.groups);
+        whole.any(|own| own.eq_ignore_ascii_case(name))
+            || self.extras.iter().any(|prefix| rest(name, prefix).is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(list: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in list {
+            headers.append(*name, value.parse().unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn a_front_proxy_says_for_whom_it_asks() {
+        let said = headers(&[
+            ("x-remote-user", "jane"),
+            ("x-remote-uid", "7"),
+            ("x-remote-group", "dev"),
+            ("x-remote-group", ""),
+            ("x-remote-group", "ops"),
+            ("x-remote-extra-acme.com%2fproject", "one"),
+        ]);
+        let user = ProxyHeaders::default().read(&said).unwrap();
+        assert_eq!((user.name.as_str(), user.uid.as_str()), ("jane", "7"));
+        assert_eq!(user.groups, ["dev", "ops", "system:authenticated"]);
+        assert_eq!(user.extra["acme.com/project"].list()[0].str(), "one");
+    }
+
+    #[test]
+    fn a_name_may_have_any_letters() {
+        let said = headers(&[("x-remote-user", "jürgen"), ("x-remote-group", "é"), ("x-remote-uid", "ß")]);
+        let user = ProxyHeaders::default().read(&said).unwrap();
+        assert_eq!((user.name.as_str(), user.uid.as_str()), ("jürgen", "ß"));
+        assert_eq!(user.groups, ["é", "system:authenticated"]);
+    }
+
+    #[test]
+    fn nobody_is_named_by_an_empty_header() {
+        assert_eq!(ProxyHeaders::default().read(&HeaderMap::new()), None);
+        let said = headers(&[("x-remote-user", ""), ("x-remote-user", "jane"), ("x-remote-group", "dev")]);
+        assert_eq!(ProxyHeaders::default().read(&said), None);
+    }
+
+    #[test]
+    fn headers_may_have_other_names_and_the_first_counts() {
+        let names = |list: &[&str]| list.iter().map(|name| name.to_string()).collect::<Vec<_>>();
+        let own = ProxyHeaders {
+            users: names(&["X-Mesh-User", "X-Remote-User"]),
+            uids: names(&["X-Mesh-Uid"]),
+            groups: names(&["X-Mesh-Group", "X-Remote-Group"]),
+            extras: names(&["X-Mesh-", "X-Remote-Extra-"]),
+        };
+        let mut said = headers(&[
+            ("x-mesh-user", ""),
+            ("x-remote-user", "jane"),
+            ("x-remote-uid", "7"),
+            ("x-remote-group", "dev"),
+            ("x-mesh-group", "ops"),
+            ("x-mesh-team", "blue"),
+            ("x-remote-extra-team", "red"),
+            ("accept", "*/*"),
+        ]);
+        let user = own.read(&said).unwrap();
+        assert_eq!((user.name.as_str(), user.uid.as_str()), ("jane", ""));
+        assert_eq!(user.groups, ["ops", "dev", "system:authenticated"]);
+        let team: Vec<&str> = user.extra["team"].list().iter().map(|text| text.str()).collect();
+        assert_eq!(team, ["blue", "red"]);
+        own.take_away(&mut said);
+        assert_eq!(said.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["accept"]);
+    }
+}

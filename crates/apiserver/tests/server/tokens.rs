@@ -1,0 +1,132 @@
+//! How are tokens shown, and how long do they hold?
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use mizzen_apiserver::authenticate::{Authentication, StaticTokens};
+use mizzen_apiserver::{Answer, Options, ServiceAccounts, Signer, issue_token};
+use mizzen_object::{json, value};
+
+use crate::access::Echo;
+use crate::rig::{CONFIG_MAPS, Rig};
+
+/// What somebody gets who shows nothing but headers; jane's token is `swordfish`.
+async fn send(headers: &[(&str, &str)]) -> Answer {
+    let tokens = StaticTokens::parse("swordfish,jane,1").unwrap();
+    let authentication = Authentication { tokens, ..Authentication::default() };
+    let rig = Rig::with(Options { authentication, ..Options::default() }).await;
+    let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+    let (method, uri) = ("GET".parse().unwrap(), CONFIG_MAPS.parse().unwrap());
+    rig.server.call(None, method, uri, headers.collect(), Default::default()).await
+}
+
+async fn message(answer: Answer) -> String {
+    use http_body_util::BodyExt as _;
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    json::parse(&body).unwrap()["message"].str().to_owned()
+}
+
+#[tokio::test]
+async fn a_page_that_opens_a_websocket_shows_its_token_as_a_protocol() {
+    let check = async |protocols: &str, expected: &str| {
+        let websocket = [("upgrade", "websocket"), ("connection", "Upgrade")];
+        let headers = [websocket[0], websocket[1], ("sec-websocket-protocol", protocols)];
+        let message = message(send(&headers).await).await;
+        assert!(message.contains(expected), "{protocols}: {message}");
+    };
+    const TOKEN: &str = "base64url.bearer.authorization.k8s.io.";
+    let token = |text: &str| format!("{TOKEN}{}", URL_SAFE_NO_PAD.encode(text));
+    check(&format!("{}, a", token("swordfish")), "User \"jane\" cannot list").await;
+    check(&format!("{}, a", token("cod")), "Unauthorized").await;
+    check(&token("swordfish"), "Unauthorized").await;
+    check(&format!("{}, a, {}", token("swordfish"), token("swordfish")), "Unauthorized").await;
+    check(&format!("{TOKEN}%, a"), "Unauthorized").await;
+    check("a", "User \"system:anonymous\" cannot list").await;
+}
+
+#[tokio::test]
+async fn a_token_behind_too_much_space_is_not_seen_and_its_owner_is_told() {
+    let warning = "299 - \"the provided Authorization header contains extra space before the bearer token, and is ignored\"";
+    for (header, expected, warned) in [
+        ("Bearer swordfish", "User \"jane\" cannot list", false),
+        ("Bearer  swordfish", "User \"system:anonymous\" cannot list", true),
+        ("Bearer cod", "Unauthorized", false),
+    ] {
+        let answer = send(&[("authorization", header)]).await;
+        let said = answer.headers().get("warning").map(|said| said.to_str().unwrap().to_owned());
+        assert_eq!(said, warned.then(|| warning.to_owned()), "{header}");
+        let message = message(answer).await;
+        assert!(message.contains(expected), "{header}: {message}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_bound_to_an_object_that_has_a_name() {
+    let rig = Rig::with(Options { signer: Some(Arc::new(Echo)), ..Options::default() }).await;
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    rig.post(accounts, r#"{"metadata":{"name":"robot"}}"#).await.expect(201);
+    for kind in ["Pod", "Secret", "Node"] {
+        let body = format!(r#"{{"spec":{{"boundObjectRef":{{"kind":"{kind}"}}}}}}"#);
+        let refused = rig.post(&format!("{accounts}/robot/token"), &body).await.expect(400);
+        assert_eq!(refused.message(), "Name parameter required.");
+    }
+}
+
+#[tokio::test]
+async fn no_token_holds_longer_than_the_server_wants() {
+    let service_accounts = ServiceAccounts { longest: Some(7200), extends: false, ..Default::default() };
+    let signer: Option<Arc<dyn Signer>> = Some(Arc::new(Echo));
+    let rig = Rig::with(Options { signer, service_accounts, ..Options::default() }).await;
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    rig.post(accounts, r#"{"metadata":{"name":"robot"}}"#).await.expect(201);
+    let check = async |wanted: i64, expected: i64, warnings: &[&str]| {
+        let body = format!(r#"{{"spec":{{"expirationSeconds":{wanted}}}}}"#);
+        let answer = rig.post(&format!("{accounts}/robot/token"), &body).await.expect(201);
+        assert_eq!(answer.body["spec"]["expirationSeconds"].int(), expected);
+        assert_eq!(answer.warnings, warnings);
+    };
+    check(3600, 3600, &[]).await;
+    check(7200, 7200, &[]).await;
+    let shortened = r#"299 - "requested expiration of 7201 seconds shortened to 7200 seconds""#;
+    check(7201, 7200, &[shortened]).await;
+}
+
+#[tokio::test]
+async fn a_token_of_a_pod_that_may_never_read_it_again_holds_for_a_year_if_that_is_wanted() {
+    for (extends, expected) in [(true, 365 * 24 * 60 * 60), (false, 3607)] {
+        let service_accounts = ServiceAccounts { extends, ..Default::default() };
+        let signer: Option<Arc<dyn Signer>> = Some(Arc::new(Echo));
+        let rig = Rig::with(Options { signer, service_accounts, ..Options::default() }).await;
+        let accounts = "/api/v1/namespaces/default/serviceaccounts";
+        rig.post(accounts, r#"{"metadata":{"name":"robot"}}"#).await.expect(201);
+        let pod = r#"{"metadata":{"name":"p"},"spec":{"serviceAccountName":"robot","automountServiceAccountToken":false,"containers":[{"name":"c","image":"i"}]}}"#;
+        rig.post("/api/v1/namespaces/default/pods", pod).await.expect(201);
+        let body = r#"{"spec":{"expirationSeconds":3607,"boundObjectRef":{"kind":"Pod","apiVersion":"v1","name":"p"}}}"#;
+        let answer = rig.post(&format!("{accounts}/robot/token"), body).await.expect(201);
+        let token = answer.body["status"]["token"].str().to_owned();
+        let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1).unwrap()).unwrap();
+        let claims = json::parse(&claims).unwrap();
+        assert_eq!(claims["exp"].int() - claims["iat"].int(), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_token_in_a_secret_holds_without_it_if_nobody_looks() {
+    for (looks_up, expected) in [(false, "system:serviceaccount:default:robot"), (true, "")] {
+        let service_accounts = ServiceAccounts { looks_up, ..Default::default() };
+        let signer: Option<Arc<dyn Signer>> = Some(Arc::new(Echo));
+        let rig = Rig::with(Options { signer, service_accounts, ..Options::default() }).await;
+        let claims = value!({
+            "iss": "kubernetes/serviceaccount",
+            "kubernetes.io/serviceaccount/namespace": "default",
+            "kubernetes.io/serviceaccount/secret.name": "t",
+            "kubernetes.io/serviceaccount/service-account.name": "robot",
+            "kubernetes.io/serviceaccount/service-account.uid": "u",
+            "sub": "system:serviceaccount:default:robot",
+        });
+        let body = format!(r#"{{"spec":{{"token":"{}"}}}}"#, issue_token(&Echo, &claims).unwrap());
+        let review = rig.post("/apis/authentication.k8s.io/v1/tokenreviews", &body).await.expect(201);
+        assert_eq!(review.body["status"]["user"]["username"].str(), expected);
+    }
+}
