@@ -126,7 +126,8 @@ impl Supply {
             Some(Ok(keys)) => keys,
             Some(Err(why)) if optional && *why == need.0.is_missing(&need.1) => return None,
             Some(Err(why)) => return Some(why.clone()),
-            None => return Some(need.0.is_missing(&need.1)),
+            // An ephemeral container came later than what was read.
+            None => return None,
         };
         let missing = |key: &&str| !optional && !keys.contains(*key);
         match reference.keys().into_iter().find(missing)? {

@@ -99,3 +99,26 @@ async fn a_pod_can_go_while_it_waits() {
     cluster.pass(1).await;
     assert!(cluster.find(&mizzen_sdk::resource::PODS, &"default/web".parse().unwrap()).await.is_none());
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_later_is_not_kept_by_what_was_read_before() {
+    let cluster = Cluster::with(1).await;
+    cluster.create(SECRETS, "{metadata: {name: x}, data: {k: dg==}}").await;
+    cluster
+        .run_pod("web", "", "containers: [{name: web, image: web, envFrom: [{secretRef: {name: x}}]}]")
+        .await;
+    cluster.pass(1).await;
+    let ephemeral = "{spec: {ephemeralContainers: [{name: e, image: i, terminationMessagePolicy: File, \
+                     imagePullPolicy: Always, envFrom: [{secretRef: {name: later}}]}]}}";
+    let (key, change) = ("default/web".parse().unwrap(), crate::cluster::read(ephemeral));
+    let patch = mizzen_sdk::api::Patch::Strategic;
+    cluster
+        .api
+        .patch(&mizzen_sdk::resource::PODS, &key, "ephemeralcontainers", patch, &change)
+        .await
+        .unwrap();
+    cluster.pass(1).await;
+    let pod = cluster.pod("web").await;
+    let state = &pod["status"]["ephemeralContainerStatuses"].list()[0]["state"];
+    assert!(!state["running"].is_null(), "{state:?}");
+}
