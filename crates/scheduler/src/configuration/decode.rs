@@ -1,9 +1,9 @@
 //! What does a file say? Its fields are known, each of its type, and none is there twice; so are those of the arguments of
 //! plugins that ship with us.
 
-use mizzen_object::decode::{self, TypeMeta, type_meta};
+use mizzen_object::decode::{self, Decoded, TypeMeta, type_meta};
 use mizzen_object::schema::{self, Schemas, Struct};
-use mizzen_object::{Str, Value, json, yaml};
+use mizzen_object::{Str, Value, json, time, yaml};
 
 use super::ConfigurationError;
 use super::validate::VERSION;
@@ -12,6 +12,11 @@ use super::validate::VERSION;
 const KIND: &str = "KubeSchedulerConfiguration";
 /// Where upstream knows its kinds from.
 const SCHEME: &str = "pkg/scheduler/apis/config/scheme/scheme.go:29";
+
+/// Arguments that are spans of time.
+const SPANS: [&str; 2] = ["filterTimeout", "bindingTimeout"];
+/// The same of what is said about the election.
+const ELECTION_SPANS: [&str; 3] = ["leaseDuration", "renewDeadline", "retryPeriod"];
 
 /// What could not be read, and what a forgiving reader would have left out.
 type Outcome<T> = Result<(T, Vec<String>), String>;
@@ -47,7 +52,7 @@ impl Types {
         check_there(&meta, text)?;
         self.check_known(&meta)?;
         let ty = self.get(KIND).ok_or("our own data lack the file")?;
-        let decoded = decode::decode(ty, plain).map_err(|error| error.to_string())?;
+        let decoded = read(ty, plain)?;
         let mut complaints = decoded.complaints;
         complaints.extend(self.all_arguments(&decoded.value)?);
         // What JSON has twice is said by its own reader, except where anything can be.
@@ -87,7 +92,7 @@ impl Types {
                 meta.kind
             ));
         }
-        let decoded = decode::decode(ty, text.as_bytes()).map_err(|error| place(error.to_string()))?;
+        let decoded = read(ty, text.as_bytes()).map_err(place)?;
         Ok(strict(decoded.complaints).map(place).into_iter().collect())
     }
 
@@ -99,6 +104,17 @@ impl Types {
         let (kind, version) = (json::quote(&meta.kind), json::quote(&meta.api_version));
         Err(format!("no kind {kind} is registered for version {version} in scheme \"{SCHEME}\""))
     }
+}
+
+/// Reads what is of a type. Spans of time are texts to it, and must make sense.
+fn read(ty: &Struct, text: &[u8]) -> Result<Decoded, String> {
+    let decoded = decode::decode(ty, text).map_err(|error| error.to_string())?;
+    let own = SPANS.iter().map(|field| &decoded.value[*field]);
+    let of_election = ELECTION_SPANS.iter().map(|field| &decoded.value["leaderElection"][*field]);
+    for span in own.chain(of_election).filter_map(Value::as_str) {
+        time::duration_nanos(span).map_err(|error| error.to_string())?;
+    }
+    Ok(decoded)
 }
 
 /// One error of all complaints, if there are any.

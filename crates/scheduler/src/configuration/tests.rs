@@ -170,6 +170,8 @@ fn what_has_another_type_or_kind_is_refused() {
         "extenders: [{urlPrefix: 'http://x', tlsConfig: {caData: '%%'}}]",
         "illegal base64 data at input byte 0",
     );
+    refused_as("leaderElection: {leaseDuration: soon}", "time: invalid duration \"soon\"");
+    refused_as("extenders: [{urlPrefix: 'http://x', httpTimeout: soon}]", "time: invalid duration \"soon\"");
     let args_refused_as = |plugin: &str, args: &str, expected: &str| {
         let text = format!("profiles: [{{pluginConfig: [{{name: {plugin}, args: {args}}}]}}]");
         assert_eq!(refused(&text), format!("decoding .profiles[0].pluginConfig[0]: {expected}"), "{args}");
@@ -179,6 +181,11 @@ fn what_has_another_type_or_kind_is_refused() {
         "{scoringStrategy: {type: 5}}",
         "decoding args for plugin NodeResourcesFit: json: cannot unmarshal number into Go struct field \
          ScoringStrategy.scoringStrategy.type of type v1.ScoringStrategyType",
+    );
+    args_refused_as(
+        "DynamicResources",
+        "{filterTimeout: soon}",
+        "decoding args for plugin DynamicResources: time: invalid duration \"soon\"",
     );
     args_refused_as(
         "VolumeBinding",
