@@ -123,6 +123,22 @@ mod tests {
         check(DnValue::BmpString(BmpString::try_from("jürgen").unwrap()), "jürgen");
     }
 
+    #[test]
+    fn of_several_names_the_last_counts_and_of_organisations_all() {
+        let text = |text: &str| DnValue::Utf8String(text.into());
+        let (name, group) = (DnType::CustomDnType(vec![2, 5, 4, 3]), DnType::CustomDnType(vec![2, 5, 4, 10]));
+        let attributes = vec![
+            (DnType::CommonName, text("first")),
+            (DnType::OrganizationName, text("dev")),
+            (name, text("last")),
+            (group, text("ops")),
+        ];
+        let subject = Subject::read(&certificate(attributes)).unwrap();
+        let user = subject.user.unwrap();
+        assert_eq!((subject.name.as_str(), user.name.as_str()), ("last", "last"));
+        assert_eq!(user.groups, ["dev", "ops", "system:authenticated"]);
+    }
+
     #[track_caller]
     fn check_plane(bytes: &[u8], expected: Option<&str>) {
         assert_eq!(basic_plane(bytes).as_deref(), expected);
