@@ -53,8 +53,13 @@ use kube::{Client, Error};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use crate::event::{Note, Recorder, reference};
 use crate::metrics::Lines;
 use crate::seam::{self, Chance, Clock};
+use crate::write::message;
+
+/// Whether the holder of this identity is known not to live any more.
+pub type HasEnded = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// How an election is held.
 #[derive(Clone)]
@@ -73,6 +78,10 @@ pub struct Options {
     pub clock: Clock,
     /// Sets tries apart.
     pub chance: Chance,
+    /// Whose lease need not be waited for; nobody's unless something is said.
+    pub has_ended: HasEnded,
+    /// Tells people, as events of the lease, who leads and who does no longer.
+    pub recorder: Option<Recorder>,
 }
 
 impl Options {
@@ -86,6 +95,8 @@ impl Options {
             release: true,
             clock: seam::wall_clock(),
             chance: seam::chance(),
+            has_ended: Arc::new(|_| false),
+            recorder: None,
         }
     }
 
@@ -149,6 +160,8 @@ pub struct State {
     pub leader: String,
     /// Whether we do.
     pub leading: bool,
+    /// Why the last try to take or renew the lease failed; empty if it did not.
+    pub trouble: String,
     /// When the lease was renewed last by us.
     renewed: Option<Instant>,
 }
@@ -167,7 +180,7 @@ impl Observer {
         self.state.borrow().clone()
     }
 
-    /// Waits until another leads, or we do, or nobody.
+    /// Waits until another leads, or we do, or nobody, or there is other trouble than before.
     pub async fn changed(&mut self) -> State {
         // When the election is over nothing changes any more.
         if self.state.changed().await.is_err() {
@@ -232,6 +245,7 @@ impl Election {
             outcome = &mut work => Some(outcome),
         };
         self.stand_down();
+        self.record("stopped leading");
         if outcome.is_some() && self.options.release {
             self.release().await;
         }
@@ -243,10 +257,13 @@ impl Election {
         loop {
             let began = Instant::now();
             match timeout_at(began + self.options.renew_deadline, self.attempt()).await {
-                Ok(Ok(Attempt::Held)) => return began,
-                Ok(Ok(Attempt::HeldByAnother)) => {}
-                Ok(Err(error)) => tracing::debug!(%error, name = self.name, "could not acquire the lease"),
-                Err(_) => tracing::debug!(name = self.name, "acquiring the lease took too long"),
+                Ok(Ok(Attempt::Held)) => {
+                    self.record("became leader");
+                    return began;
+                }
+                Ok(Ok(Attempt::HeldByAnother)) => self.stumble(String::new()),
+                Ok(Err(error)) => self.stumble(message(&error)),
+                Err(_) => self.stumble("acquiring the lease took too long".into()),
             }
             sleep(self.retry_after()).await;
         }
@@ -263,13 +280,33 @@ impl Election {
             match timeout_at(deadline, self.attempt()).await {
                 Ok(Ok(Attempt::Held)) => held = began,
                 Ok(Ok(Attempt::HeldByAnother)) | Err(_) => return,
-                Ok(Err(error)) => tracing::debug!(%error, name = self.name, "could not renew the lease"),
+                Ok(Err(error)) => self.stumble(message(&error)),
             }
+        }
+    }
+
+    /// Lets those who watch know what went wrong.
+    fn stumble(&self, trouble: String) {
+        if !trouble.is_empty() {
+            tracing::debug!(trouble, name = self.name, "could not take or renew the lease");
+        }
+        self.state
+            .send_if_modified(|state| std::mem::replace(&mut state.trouble, trouble.clone()) != trouble);
+    }
+
+    /// Kubernetes: tools/leaderelection/resourcelock/leaselock.go.
+    fn record(&self, what: &str) {
+        if let (Some(recorder), Some(seen)) = (&self.options.recorder, &self.seen) {
+            let text = format!("{} {what}", self.options.identity);
+            recorder.record(&reference(&seen.lease, &()), Note::normal("LeaderElection", "", text));
         }
     }
 
     /// Takes or renews the lease, if it is ours to take.
     async fn attempt(&mut self) -> Result<Attempt, Error> {
+        if let Some(renewed) = self.renew_as_seen().await {
+            return Ok(self.note(renewed));
+        }
         let Some(lease) = self.leases.get_opt(&self.name).await? else {
             let lease = self.draft(None);
             let made = self.leases.create(&PostParams::default(), &lease).await?;
@@ -284,6 +321,12 @@ impl Election {
         Ok(self.note(stored))
     }
 
+    /// Renews the lease without a look at it, if it is ours and nobody has touched it.
+    async fn renew_as_seen(&self) -> Option<Lease> {
+        let seen = self.seen.as_ref().filter(|seen| holder(&seen.lease) == self.options.identity)?;
+        self.leases.replace(&self.name, &PostParams::default(), &self.draft(Some(&seen.lease))).await.ok()
+    }
+
     /// Remembers a lease, and when it was first seen like this.
     fn see(&mut self, lease: Lease) {
         let same = |seen: &Seen| seen.lease.spec == lease.spec;
@@ -294,12 +337,13 @@ impl Election {
         self.state.send_if_modified(|state| std::mem::replace(&mut state.leader, leader.clone()) != leader);
     }
 
-    /// Whether the lease is ours, nobody's, or was not renewed for as long as it lasts.
+    /// Whether the lease is ours, nobody's, of somebody who has ended, or was not renewed for as long as it lasts.
     fn is_free(&self) -> bool {
         self.seen.as_ref().is_none_or(|seen| {
             let holder = holder(&seen.lease);
             holder.is_empty()
                 || holder == self.options.identity
+                || (self.options.has_ended)(holder)
                 || seen.changed.elapsed() >= self.lasts(&seen.lease)
         })
     }
@@ -314,6 +358,7 @@ impl Election {
         self.see(lease);
         self.state.send_modify(|state| {
             state.leading = true;
+            state.trouble.clear();
             state.renewed = Some(Instant::now());
         });
         Attempt::Held

@@ -54,6 +54,16 @@ pub fn is_already_exists(error: &Error) -> bool {
     matches!(error, Error::Api(status) if status.reason == "AlreadyExists")
 }
 
+/// What the server said, or why it could not be asked, for people.
+pub fn message(error: &Error) -> String {
+    match error {
+        Error::Api(status) => status.message.clone(),
+        // Its own words, without the library's word for where they come from.
+        Error::Service(error) => error.to_string(),
+        error => error.to_string(),
+    }
+}
+
 fn has_code(error: &Error, code: u16) -> bool {
     matches!(error, Error::Api(status) if status.code == code)
 }

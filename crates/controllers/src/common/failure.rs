@@ -1,14 +1,7 @@
 //! What did the API say when it refused?
 
 use kube::Error;
-
-/// The words of a refusal, as events and conditions have them.
-pub fn message(error: &Error) -> String {
-    match error {
-        Error::Api(status) => status.message.clone(),
-        error => error.to_string(),
-    }
-}
+pub use mizzen_sdk::write::message;
 
 /// Whether nothing can be made any more because the whole namespace goes.
 pub fn is_namespace_going(error: &Error) -> bool {

@@ -8,6 +8,7 @@ use kube::core::ClusterResourceScope;
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 
+use super::guest::Guest;
 use super::shared::{Informer, Options};
 use crate::metrics;
 use crate::object::Object;
@@ -16,7 +17,7 @@ use crate::watch::ListWatch;
 
 /// Hands out informers, the same one to everybody who asks for the same thing. Clones are the same factory.
 #[derive(Clone)]
-pub struct Factory(Arc<Inner>);
+pub struct Factory(Arc<Inner>, Option<Guest>);
 
 /// What all informers of a factory have in common.
 #[derive(Clone, Default)]
@@ -82,7 +83,13 @@ impl Factory {
 
     /// Informers of some namespaces, or set up in one's own way.
     pub fn with(client: Client, options: FactoryOptions) -> Factory {
-        Factory(Arc::new(Inner { client, options, informers: Mutex::default() }))
+        Factory(Arc::new(Inner { client, options, informers: Mutex::default() }), None)
+    }
+
+    /// The same informers for somebody who may leave while others go on: to stop this factory ends the handlers that came
+    /// by it, and nothing else.
+    pub fn lend(&self) -> Factory {
+        Factory(self.0.clone(), Some(Guest::default()))
     }
 
     /// The informer of a kind.
@@ -142,7 +149,8 @@ impl Factory {
                 }
             }
         });
-        shared.as_any().downcast_ref::<Informer<K>>().expect("the type is part of the key").clone()
+        let informer = shared.as_any().downcast_ref::<Informer<K>>();
+        informer.expect("the type is part of the key").lent(self.1.clone())
     }
 
     /// The namespaces in which a kind is followed one by one.
@@ -163,8 +171,11 @@ impl Factory {
         self.all().iter().for_each(|informer| informer.start());
     }
 
-    /// Stops them all.
+    /// Stops them all; one that is lent stops only what came by it.
     pub fn stop(&self) {
+        if let Some(guest) = &self.1 {
+            return guest.leave();
+        }
         self.all().iter().for_each(|informer| informer.stop());
     }
 

@@ -61,6 +61,7 @@
 
 mod event;
 mod factory;
+mod guest;
 mod handler;
 mod mailbox;
 mod metrics;

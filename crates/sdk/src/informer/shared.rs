@@ -9,6 +9,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, interval};
 
 use super::event::Event;
+use super::guest::Guest;
 use super::handler::{Handler, HandlerOptions, Registration, read_out};
 use super::mailbox::Mailbox;
 use super::metrics::Metrics;
@@ -35,7 +36,7 @@ pub struct Options {
 }
 
 /// Follows a kind for everybody who asks. Clones are the same informer.
-pub struct Informer<K>(Arc<Inner<K>>);
+pub struct Informer<K>(Arc<Inner<K>>, Option<Guest>);
 
 struct Inner<K> {
     sources: Vec<Source<K>>,
@@ -67,7 +68,7 @@ struct Source<K> {
 
 impl<K> Clone for Informer<K> {
     fn clone(&self) -> Informer<K> {
-        Informer(self.0.clone())
+        Informer(self.0.clone(), self.1.clone())
     }
 }
 
@@ -98,7 +99,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
             let meter = Meter::new(list_watch.name());
             Source { list_watch, namespace, progress, meter, fifo: Mutex::default() }
         });
-        Informer(Arc::new(Inner {
+        let inner = Inner {
             sources: sources.collect(),
             options,
             store,
@@ -106,7 +107,13 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
             synced: watch::Sender::new(false),
             running: Mutex::default(),
             done: Mutex::default(),
-        }))
+        };
+        Informer(Arc::new(inner), None)
+    }
+
+    /// The same informer in the hands of a guest.
+    pub(super) fn lent(&self, guest: Option<Guest>) -> Informer<K> {
+        Informer(self.0.clone(), guest)
     }
 
     /// Reads the cache.
@@ -135,6 +142,9 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
         let synced = watch::Sender::new(false);
         let registration = Registration { mailbox: mailbox.clone(), synced: synced.subscribe() };
         self.introduce(&mailbox);
+        if let Some(guest) = &self.1 {
+            guest.brings(&mailbox);
+        }
         if let Some(every) = options.resync {
             tokio::spawn(resync(self.0.store.clone(), Arc::downgrade(&mailbox), every));
         }
@@ -163,8 +173,12 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
         }
     }
 
-    /// Stops to follow. Handlers hear what has come so far, and the cache stays as it is.
+    /// Stops to follow. Handlers hear what has come so far, and the cache stays as it is. In the hands of a guest this
+    /// ends the guest's handlers, and the informer goes on.
     pub fn stop(&self) {
+        if let Some(guest) = &self.1 {
+            return guest.leave();
+        }
         if let Some(running) = lock(&self.0.running).take() {
             running.abort();
         }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mizzen_sdk::election::{Election, Options, SetupError};
+use mizzen_sdk::event::{ApiSink, Broadcaster};
 use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -134,6 +135,84 @@ async fn two_never_lead_at_once_with_clocks_that_drift_as_far_as_is_tolerated() 
         b.await.unwrap();
         assert_eq!(throne.history(), ["+a", "-a", "+b", "-b"]);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_of_somebody_who_has_ended_is_taken_at_once() {
+    let (wire, throne) = (Wire::new().await, Throne::default());
+    let a = stand(&wire, &throne, options("a"), 3600 * SECOND);
+    sleep(30 * SECOND).await;
+    a.abort();
+    let _ = a.await;
+    let vanished = Instant::now();
+    let heir = Options { has_ended: Arc::new(|holder| holder == "a"), ..options("b") };
+    stand(&wire, &throne, heir, SECOND).await.unwrap();
+    assert!(vanished.elapsed() < 2 * SECOND, "it took {:?}", vanished.elapsed());
+    let lease = wire.send("GET", LEASE, Value::Null).await;
+    assert_eq!(lease["spec"]["leaseTransitions"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_leads_and_who_does_no_longer_is_told_as_events_of_the_lease() {
+    let (wire, throne) = (Wire::new().await, Throne::default());
+    let broadcaster = Broadcaster::new(vec![Box::new(ApiSink::core(wire.client()))]);
+    let recorder = Some(broadcaster.recorder("shop", ""));
+    stand(&wire, &throne, Options { recorder, ..options("a") }, SECOND).await.unwrap();
+    broadcaster.stop().await;
+    let events = wire.send("GET", "/api/v1/namespaces/default/events", Value::Null).await;
+    let told: Vec<String> = events["items"].as_array().unwrap().iter().map(told).collect();
+    assert_eq!(
+        told,
+        [
+            "Normal LeaderElection coordination.k8s.io/v1 Lease test by shop: a became leader",
+            "Normal LeaderElection coordination.k8s.io/v1 Lease test by shop: a stopped leading",
+        ]
+    );
+}
+
+fn told(event: &Value) -> String {
+    let text = |path: &str| event.pointer(path).and_then(Value::as_str).unwrap_or_default();
+    format!(
+        "{} {} {} {} {} by {}: {}",
+        text("/type"),
+        text("/reason"),
+        text("/involvedObject/apiVersion"),
+        text("/involvedObject/kind"),
+        text("/involvedObject/name"),
+        text("/source/component"),
+        text("/message")
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_cannot_be_elected_says_why() {
+    let wire = Wire::new().await;
+    let election = Election::new(wire.client(), "nowhere", "test", options("a")).unwrap();
+    let mut observer = election.observe();
+    let waiting = tokio::spawn(election.lead(std::future::pending::<()>()));
+    let state = timeout(60 * SECOND, observer.changed()).await.expect("nothing is said");
+    assert_eq!((state.trouble.as_str(), state.leading), ("namespaces \"nowhere\" not found", false));
+    waiting.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_nobody_touched_is_renewed_without_a_look_at_it() {
+    let (wire, throne) = (Wire::new().await, Throne::default());
+    let reading = wire.another();
+    let leading = stand(&wire, &throne, options("a"), 3600 * SECOND);
+    sleep(10 * SECOND).await;
+    let renewed = |lease: &Value| lease["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+    let before = reading.send("GET", LEASE, Value::Null).await;
+    // Somebody writes: the next renewal looks, and goes on.
+    let mut touched = before.clone();
+    touched["metadata"]["labels"] = serde_json::json!({"by": "somebody"});
+    let touched = reading.send("PUT", LEASE, touched).await;
+    sleep(20 * SECOND).await;
+    let after = reading.send("GET", LEASE, Value::Null).await;
+    assert_ne!(renewed(&touched), renewed(&after));
+    assert_eq!(after["metadata"]["labels"]["by"], "somebody");
+    assert_eq!(throne.history(), ["+a"]);
+    leading.abort();
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,12 +1,12 @@
 //! Informers that many share: factories, namespaces, metrics, indexes.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use mizzen_sdk::Key;
 use mizzen_sdk::cache::{by_field, by_label};
-use mizzen_sdk::informer::{Factory, FactoryOptions, Informer, Options};
+use mizzen_sdk::informer::{Event, Factory, FactoryOptions, Informer, Options};
 use mizzen_sdk::watch::ListWatch;
 use serde_json::json;
 use tokio::time::{sleep, timeout};
@@ -32,6 +32,32 @@ async fn everybody_who_asks_a_factory_shares_one_watch() {
     assert_eq!((names(&one), names(&two), names(&other)), (vec!["a=1".into()], vec!["a=1".into()], vec![]));
     assert_eq!((wire.n_lists.load(Ordering::Relaxed), wire.n_watches.load(Ordering::Relaxed)), (2, 2));
     factory.stop();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guest_who_leaves_hears_no_more_and_others_go_on() {
+    let wire = Wire::new().await;
+    let factory = Factory::with(wire.client(), only("default"));
+    let heard = |factory: &Factory| {
+        let count = Arc::new(AtomicUsize::new(0));
+        let counting = count.clone();
+        factory.informer::<ConfigMap>().add_handler(move |_: Event<ConfigMap>| {
+            counting.fetch_add(1, Ordering::Relaxed);
+        });
+        count
+    };
+    let (guest, again) = (factory.lend(), factory.lend());
+    let (ours, theirs) = (heard(&factory), heard(&guest));
+    guest.start();
+    guest.wait_for_sync().await;
+    see(&guest.informer::<ConfigMap>(), &create(&wire, "a").await).await;
+    guest.stop();
+    let next = heard(&again);
+    see(&factory.informer::<ConfigMap>(), &create(&wire, "b").await).await;
+    sleep(MINUTE).await;
+    let counts = [ours, theirs, next].map(|count| count.load(Ordering::Relaxed));
+    assert_eq!(counts, [2, 1, 2]);
+    assert_eq!(wire.n_lists.load(Ordering::Relaxed), 1, "one watch serves all");
 }
 
 #[tokio::test(start_paused = true)]
