@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::OptionFuture;
 use mizzen_apiserver::authenticate::{Authorities, Trusted};
 use mizzen_apiserver::listen::listen;
 use mizzen_apiserver::metrics::Measured;
@@ -13,6 +14,7 @@ use mizzen_apiserver::seams::{SystemRandom, WallClock};
 use mizzen_apiserver::{Admission, Http, Identity, Options, PluginError, Plugins, Server};
 use mizzen_object::address::Block;
 use mizzen_registry::Registry;
+use mizzen_scheduler::Configuration;
 use mizzen_store::{OpenError, Sealer, Store};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -20,12 +22,15 @@ use tokio::time::Instant;
 
 use crate::bootstrap::{allow_migration, authentication, bootstrap};
 use crate::command::{Authorized, ServerArgs};
+use crate::election::Candidate;
 use crate::encryption::Encryption;
+use crate::itself::cluster_uid;
 use crate::kubeconfig::kubeconfig;
 use crate::log;
 use crate::loops::{self, Loops, Means};
-use crate::nodes::{self, Nodes};
+use crate::nodes::Nodes;
 use crate::pki::{self, Authority, PkiError, Protocol, Signed, make_private, write_private};
+use crate::seat::Seat;
 use crate::token_key::TokenKey;
 use crate::token_tracking;
 
@@ -81,7 +86,7 @@ pub enum ComposeError {
 }
 
 /// What runs.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub enum Parts {
     /// The API server alone: nobody makes service accounts, so nobody asks for them.
     Server,
@@ -90,12 +95,14 @@ pub enum Parts {
 }
 
 /// What there is to say of a whole control plane.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Whole {
     /// The nodes that run beside it.
     pub nodes: Nodes,
     /// The addresses of pods, of which nodes get blocks.
     pub pod_ranges: Vec<String>,
+    /// How pods are placed.
+    pub scheduler: Arc<Configuration>,
 }
 
 impl Parts {
@@ -104,6 +111,14 @@ impl Parts {
         match self {
             Parts::Server => Plugins::alone(),
             Parts::Whole(_) => Plugins::default(),
+        }
+    }
+
+    /// What kubectl may be told first.
+    fn first_words(&self) -> &'static str {
+        match self {
+            Parts::Server => "get namespaces",
+            Parts::Whole(_) => "create deployment web --image=nginx --replicas=3",
         }
     }
 }
@@ -152,13 +167,16 @@ async fn run(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
     tokio::spawn(authentication::keep(server.clone(), trust.follow(&authorities)));
     tokio::spawn(certificates.follow());
     keep_up(args, &server, &kept, chosen.authorized.file);
-    let loops = match parts {
+    let first_words = parts.first_words();
+    let beside = match parts {
         Parts::Server => None,
         Parts::Whole(whole) => Some(beside(&server, whole, &kept).await?),
     };
-    announce(address, &file, started);
+    announce(address, &file, started, first_words);
     listen(server.clone(), listener, tls, authorities.identify(), stop, GRACE).await;
-    drop(loops);
+    if let Some((nodes, loops)) = beside {
+        tokio::join!(loops.leave(), OptionFuture::from(nodes.map(Seat::leave)));
+    }
     server.close().await;
     kept.store.close().await;
     Ok(())
@@ -272,14 +290,18 @@ fn keep_up(args: &ServerArgs, server: &Server, kept: &Kept, authorization: Optio
     }
 }
 
-/// Starts all that runs beside the server, and waits until it knows what there is.
-async fn beside(server: &Server, whole: Whole, kept: &Kept) -> io::Result<(Option<nodes::Running>, Loops)> {
+/// Starts all that runs beside the server, and waits until it knows what there is or that somebody else works.
+async fn beside(server: &Server, whole: Whole, kept: &Kept) -> Result<(Option<Seat>, Loops), ComposeError> {
+    let candidate = Candidate::of_cluster(&cluster_uid(server).await.map_err(ComposeError::Bootstrap)?);
     let informers = loops::informers(server);
-    let nodes = whole.nodes.start(server, &kept.authority, &informers).await?;
+    let Whole { nodes, pod_ranges, scheduler } = whole;
+    let nodes = nodes.start(server, &candidate, &kept.authority, &informers).await;
+    let nodes = nodes.map_err(ComposeError::Bootstrap)?;
     let (authority, signer) = (kept.authority.clone(), kept.token_key.clone());
-    let means = Means { authority, signer, pod_ranges: whole.pod_ranges };
-    let loops = Loops::start(server, means, &informers);
-    loops.synced().await;
+    let means = Means { authority, signer, pod_ranges, scheduler };
+    let loops = Loops::start(server, &candidate, means, &informers);
+    let settled = loops.settled().await;
+    settled.map_err(|why| ComposeError::Bootstrap(format!("the scheduler cannot work: {why}")))?;
     Ok((nodes, loops))
 }
 
@@ -337,13 +359,13 @@ fn write_kubeconfig(
     Ok(write_private(file, &text)?)
 }
 
-fn announce(address: SocketAddr, file: &Path, started: Instant) {
+fn announce(address: SocketAddr, file: &Path, started: Instant, first_words: &str) {
     let took = started.elapsed().as_millis();
     let file = std::fs::canonicalize(file).unwrap_or_else(|_| file.into());
-    println!(
-        "Mizzen is ready at https://{address} after {took} ms; try: kubectl --kubeconfig {} get namespaces",
+    log::announce(format_args!(
+        "Mizzen is ready at https://{address} after {took} ms; try: kubectl --kubeconfig {} {first_words}",
         file.display()
-    );
+    ));
 }
 
 /// What `stop` does, after the server has said for a while that it is not ready.
@@ -362,7 +384,7 @@ pub fn stop_signal() -> io::Result<impl Future<Output = ()>> {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
-        eprintln!("stopping: letting requests finish (press Ctrl-C again to stop at once)");
+        log::say!("stopping: letting requests finish (press Ctrl-C again to stop at once)");
         tokio::spawn(async move {
             tokio::select! {
                 _ = terminate.recv() => {}

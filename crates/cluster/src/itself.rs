@@ -15,6 +15,13 @@ pub struct Client {
     agent: HeaderValue,
 }
 
+/// What tells the cluster of `server` from every other: it stays the same for as long as its data is kept.
+pub async fn cluster_uid(server: &Server) -> Result<String, String> {
+    let path = "/api/v1/namespaces/kube-system";
+    let (_, namespace) = Client::new(server, KUBE_APISERVER).call(Method::GET, path, None).await?;
+    Ok(namespace["metadata"]["uid"].str().into())
+}
+
 impl Client {
     /// A client of `server`. Fields are owned under the name of `agent`, unless a request says otherwise.
     pub fn new(server: &Server, agent: &'static str) -> Client {

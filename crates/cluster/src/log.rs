@@ -2,8 +2,10 @@
 //!
 //! Invariant: libraries have no more than a warning to say, whatever is asked for: nobody has read all of what they would
 //! write down of a request.
+//! Invariant: nothing ends because nobody listens: what cannot be said is lost.
 
-use std::io;
+use std::fmt::Arguments;
+use std::io::{self, Write as _};
 
 use tracing::level_filters::LevelFilter;
 use tracing::{Level, Metadata};
@@ -17,6 +19,7 @@ pub fn init() {
     let level: Level = wanted.parse().unwrap_or(Level::INFO);
     tracing_subscriber::fmt()
         .with_writer(io::stderr)
+        .log_internal_errors(false)
         .with_target(false)
         .with_max_level(LevelFilter::from_level(level))
         .compact()
@@ -25,7 +28,25 @@ pub fn init() {
         .init();
 }
 
-/// Whether something is written down, if as much is asked for.
+/// Whether something is written down, if as much is asked for. What goes wrong on the way to a server is said in `connect`,
+/// in words that help; the client's own would double them.
 fn is_said(metadata: &Metadata) -> bool {
-    metadata.target().starts_with("mizzen") || *metadata.level() <= Level::WARN
+    let target = metadata.target();
+    target.starts_with("mizzen") || *metadata.level() <= Level::WARN && !target.starts_with("kube")
+}
+
+/// Says a line to people, on standard error.
+macro_rules! say {
+    ($($text:tt)*) => { $crate::log::line(format_args!($($text)*)) };
+}
+pub(crate) use say;
+
+/// A line on standard error.
+pub fn line(text: Arguments) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// A line on standard output.
+pub fn announce(text: Arguments) {
+    let _ = writeln!(io::stdout(), "{text}");
 }

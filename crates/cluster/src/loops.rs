@@ -8,12 +8,15 @@ use mizzen_controllers as controllers;
 use mizzen_scheduler as scheduler;
 use mizzen_sdk::informer::Factory;
 
+use crate::election::{Candidate, Lease};
 use crate::pki::Authority;
+use crate::seat::{Seat, Work};
 
-/// The loops at work. They stop when this is dropped.
+/// The loops at work, or waiting until they may.
 pub struct Loops {
-    controllers: controllers::Handle,
-    scheduler: scheduler::Handle,
+    controllers: Seat,
+    scheduler: Seat,
+    informers: Factory,
 }
 
 /// What the loops need besides the API.
@@ -24,34 +27,74 @@ pub struct Means {
     pub signer: Arc<dyn Signer>,
     /// The addresses of pods, of which nodes get blocks.
     pub pod_ranges: Vec<String>,
+    /// How pods are placed.
+    pub scheduler: Arc<scheduler::Configuration>,
 }
 
 impl Loops {
-    /// Starts the loops beside `server`. They hear of objects by `informers`.
-    pub fn start(server: &Server, means: Means, informers: &Factory) -> Loops {
-        let scheduler = scheduler::start(scheduler::Options {
-            informers: informers.clone(),
-            ..scheduler::Options::new(scheduler_client(server))
-        });
-        let scheduler = scheduler.expect("without a configuration nothing can be wrong with it");
-        let Means { authority, signer, pod_ranges } = means;
-        let server = server.clone();
-        let options = controllers::Options {
-            root_ca: Some(authority.certificate.clone()),
-            sign_token: Some(Arc::new(move |claims| issue_token(&*signer, claims))),
-            authority: Some(authority),
-            pod_ranges,
-            informers: Some(informers.clone()),
-            ..controllers::Options::new(Arc::new(move |name| controller_client(&server, name)))
-        };
-        Loops { controllers: controllers::start(options), scheduler }
+    /// Lets the loops take part beside `server`. They hear of objects by `informers`.
+    pub fn start(server: &Server, candidate: &Candidate, means: Means, informers: &Factory) -> Loops {
+        let placing = place(server, means.scheduler.clone(), informers.clone());
+        let keeping = keep(server, means, informers.clone());
+        let scheduler =
+            Seat::take(scheduler_client(server), candidate.clone(), Lease::of_scheduler(), placing);
+        let client = controller_client(server, "");
+        let controllers = Seat::take(client, candidate.clone(), Lease::of_loops(), keeping);
+        Loops { controllers, scheduler, informers: informers.clone() }
     }
 
-    /// Waits until every loop knows what there is.
-    pub async fn synced(&self) {
-        self.controllers.synced().await;
-        self.scheduler.synced().await;
+    /// Waits until every loop knows what there is, or has to wait for another; the error is why the scheduler cannot work.
+    pub async fn settled(&self) -> Result<(), String> {
+        self.controllers.settled().await?;
+        self.scheduler.settled().await
     }
+
+    /// Ends them, gives their leases back, and lets nothing be followed any more.
+    pub async fn leave(self) {
+        tokio::join!(self.controllers.leave(), self.scheduler.leave());
+        self.informers.stop();
+    }
+}
+
+/// What the controllers do while they hold their lease.
+fn keep(server: &Server, means: Means, informers: Factory) -> Work {
+    let Means { authority, signer, pod_ranges, .. } = means;
+    let server = server.clone();
+    let clients: controllers::Clients = Arc::new(move |name| controller_client(&server, name));
+    let options = controllers::Options {
+        root_ca: Some(authority.certificate.clone()),
+        sign_token: Some(Arc::new(move |claims| issue_token(&*signer, claims))),
+        authority: Some(authority),
+        pod_ranges,
+        ..controllers::Options::new(clients)
+    };
+    Box::new(move |settled| {
+        let options = controllers::Options { informers: Some(informers.lend()), ..options.clone() };
+        Box::pin(async move {
+            let handle = controllers::start(options);
+            handle.synced().await;
+            settled.now();
+            std::future::pending().await
+        })
+    })
+}
+
+/// What the scheduler does while it holds its lease.
+fn place(server: &Server, configuration: Arc<scheduler::Configuration>, informers: Factory) -> Work {
+    let server = server.clone();
+    Box::new(move |settled| {
+        let options = scheduler::Options {
+            informers: informers.lend(),
+            configuration: configuration.clone(),
+            ..scheduler::Options::new(scheduler_client(&server))
+        };
+        Box::pin(async move {
+            let handle = scheduler::start(options).map_err(|error| error.to_string())?;
+            handle.synced().await;
+            settled.now();
+            std::future::pending().await
+        })
+    })
 }
 
 /// What follows objects for all that runs beside the server: each object is kept and read once, whoever looks at it.

@@ -7,6 +7,7 @@ mod bootstrap;
 mod command;
 mod compose;
 mod connect;
+mod election;
 mod encryption;
 mod itself;
 mod kubeconfig;
@@ -15,6 +16,7 @@ mod loops;
 mod nodes;
 mod pki;
 mod reload;
+mod seat;
 mod token_key;
 mod token_tracking;
 mod trace;
@@ -72,7 +74,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("mizzen {name}: {error}");
+            log::say!("mizzen {name}: {error}");
             ExitCode::FAILURE
         }
     }

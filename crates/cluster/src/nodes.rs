@@ -1,6 +1,5 @@
 //! The simulated nodes that run beside the server, and how they and it reach one another.
 
-use std::io;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -9,14 +8,18 @@ use mizzen_apiserver::{Server, User};
 use mizzen_node as node;
 use mizzen_object::Value;
 use mizzen_sdk::informer::Factory;
+use mizzen_sdk::seam::Clock;
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
 
 use crate::bootstrap::bootstrap_nodes;
+use crate::election::{Candidate, Lease};
 use crate::pki::Authority;
+use crate::seat::{Seat, Work};
 
 /// Who looks for all nodes together. Its role is in `data/nodes.roles`.
 const AGENT: &str = "system:node-agent";
+/// How their names begin.
+const PREFIX: &str = "node";
 
 /// How many nodes run beside the server, and how large they are.
 #[derive(Debug, Clone, Default)]
@@ -27,38 +30,57 @@ pub struct Nodes {
     pub capacity: Value,
 }
 
-/// Nodes at work. They stop when this is dropped.
-pub struct Running(JoinHandle<()>);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 impl Nodes {
-    /// Starts the nodes beside `server`, which asks them for logs with a certificate of `authority`. They hear of objects
-    /// by `informers`.
+    /// Lets the nodes run beside `server` as soon as nobody else runs nodes of their names. The server asks them for logs
+    /// with a certificate of `authority`; they hear of objects by `informers`.
     pub async fn start(
         self,
         server: &Server,
+        candidate: &Candidate,
         authority: &Authority,
         informers: &Factory,
-    ) -> io::Result<Option<Running>> {
+    ) -> Result<Option<Seat>, String> {
         if self.n == 0 {
             return Ok(None);
         }
-        bootstrap_nodes(server).await.map_err(io::Error::other)?;
-        // The kubelets of all nodes in one: they look together, and write each as itself.
-        let mut options = node::Options::simulated(client(server, User::component(AGENT)), self.n);
-        let server = server.clone();
-        options.client_of = Arc::new(move |name| client(&server, User::node(name)));
-        options.capacity = self.capacity;
-        options.informers = Some(informers.clone());
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let serving = node::Serving::new(listener, &authority.certificate, options.clock.clone());
-        options.serving = Some(serving.map_err(io::Error::other)?);
-        Ok(Some(Running(tokio::spawn(node::run(options)))))
+        bootstrap_nodes(server).await?;
+        let agent = client(server, User::component(AGENT));
+        let work = self.work(server.clone(), authority.certificate.clone(), informers.clone());
+        Ok(Some(Seat::take(agent, candidate.clone(), Lease::of_nodes(PREFIX), work)))
+    }
+
+    /// The kubelets of all nodes in one: they look together, and write each as itself.
+    fn work(self, server: Server, authority: String, informers: Factory) -> Work {
+        Box::new(move |settled| {
+            let mut options = node::Options::simulated(client(&server, User::component(AGENT)), self.n);
+            let (beside, authority) = (server.clone(), authority.clone());
+            options.client_of = Arc::new(move |name| client(&beside, User::node(name)));
+            options.prefix = PREFIX.into();
+            options.capacity = self.capacity.clone();
+            let lent = Lent(informers.lend());
+            Box::pin(async move {
+                options.informers = Some(lent.0.clone());
+                options.serving = Some(serve(&authority, &options.clock).await?);
+                settled.now();
+                node::run(options).await;
+                Err("they ended by themselves".into())
+            })
+        })
+    }
+}
+
+/// Where the server asks for logs.
+async fn serve(authority: &str, clock: &Clock) -> Result<node::Serving, String> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|error| error.to_string())?;
+    node::Serving::new(listener, authority, clock.clone()).map_err(|error| error.to_string())
+}
+
+/// Informers that are lent until this is dropped.
+struct Lent(Factory);
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.0.stop();
     }
 }
 

@@ -267,7 +267,7 @@ async fn measure_load(options: Options, report: &mut Report) -> Result<(), Bench
     };
     let Err(message) = removal else { return result };
     if let Err(error) = result {
-        eprintln!("mizzen bench: {error}");
+        crate::log::say!("mizzen bench: {error}");
     }
     Err(BenchError::LeftBehind { namespace: session.namespace.clone(), message })
 }

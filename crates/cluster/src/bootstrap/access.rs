@@ -185,12 +185,27 @@ mod tests {
     }
 
     #[test]
-    fn nodes_see_pods_together_and_change_nothing() {
+    fn nodes_see_pods_together_and_change_nothing_but_their_lease() {
         let objects = objects_of_nodes();
         let rules: Vec<String> =
             objects.iter().flat_map(|wanted| wanted.object["rules"].list()).map(json::to_string).collect();
-        assert_eq!(rules, [r#"{"verbs":["list","watch"],"resources":["nodes","pods"],"apiGroups":[""]}"#]);
-        assert_eq!(objects[1].object.at("subjects")[0]["name"].str(), "system:node-agent");
+        assert_eq!(
+            rules,
+            [
+                r#"{"verbs":["list","watch"],"resources":["nodes","pods"],"apiGroups":[""]}"#,
+                r#"{"verbs":["create"],"resources":["leases"],"apiGroups":["coordination.k8s.io"]}"#,
+                r#"{"verbs":["get","update"],"resources":["leases"],"apiGroups":["coordination.k8s.io"],"resourceNames":["node-nodes.mizzen.dev"]}"#,
+                r#"{"verbs":["create","patch"],"resources":["events"],"apiGroups":[""]}"#,
+            ]
+        );
+        let bindings: Vec<&Value> = objects
+            .iter()
+            .map(|wanted| &wanted.object)
+            .filter(|object| !object["roleRef"].is_null())
+            .collect();
+        assert_eq!(bindings.len(), 2);
+        let is_agents = |binding: &&Value| binding.at("subjects")[0]["name"].str() == "system:node-agent";
+        assert!(bindings.iter().all(is_agents));
     }
 
     #[test]

@@ -11,6 +11,8 @@ use super::lead::{self, LeadError};
 use super::signing::Signing;
 use super::up::pod_range;
 use crate::connect::connect;
+use crate::election::Lease;
+use crate::log::say;
 use crate::pki::{self, PkiError};
 use crate::token_key::TokenKey;
 
@@ -62,7 +64,7 @@ impl Controllers {
     pub fn run(self) -> Result<(), LeadError> {
         lead::run(async {
             let client = connect(&self.kubeconfig, "kube-controller-manager").await?;
-            let lease = (!self.no_leader_elect).then_some("kube-controller-manager");
+            let lease = (!self.no_leader_elect).then(Lease::of_loops);
             let shared = client.clone();
             let mut options = controllers::Options::new(Arc::new(move |_| shared.clone()));
             options.loops = self.controllers;
@@ -70,11 +72,11 @@ impl Controllers {
             options.root_ca = self.root_ca_file.as_deref().map(pki::read_certificates).transpose()?;
             options.authority = self.signing.authority()?;
             options.sign_token = self.service_account_private_key_file.as_deref().map(signer).transpose()?;
-            lead::lead(client, lease, "the loops", async {
+            lead::lead(client, lease, async {
                 let handle = controllers::start(options);
                 handle.synced().await;
-                eprintln!("the loops are at work");
-                std::future::pending::<()>().await;
+                say!("the loops are at work");
+                std::future::pending().await
             })
             .await
         })

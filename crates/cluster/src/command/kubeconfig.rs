@@ -1,5 +1,6 @@
 //! `mizzen kubeconfig`: entry for one more user.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -48,13 +49,15 @@ pub enum KubeconfigError {
     /// The certificate cannot be made.
     #[error(transparent)]
     Pki(#[from] PkiError),
+    /// Nobody takes it.
+    #[error("cannot print it: {0}")]
+    Print(#[from] std::io::Error),
 }
 
 impl Kubeconfig {
     /// Prints it.
     pub fn run(self) -> Result<(), KubeconfigError> {
-        print!("{}", self.text()?);
-        Ok(())
+        Ok(std::io::stdout().write_all(self.text()?.as_bytes())?)
     }
 
     fn text(&self) -> Result<String, KubeconfigError> {

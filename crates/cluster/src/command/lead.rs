@@ -1,22 +1,18 @@
 //! What the parts that run alone have in common: of several, one works, until told to stop.
 
-use std::cell::Cell;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use kube::Client;
-use mizzen_sdk::election::{Election, Options};
 use tokio::runtime::Builder;
 
 use crate::compose::stop_signal;
 use crate::connect::ConnectError;
+use crate::election::{Candidate, Lease, NAMESPACE, Standing};
 use crate::log;
 use crate::pki::PkiError;
-
-/// Where the leases are.
-const NAMESPACE: &str = "kube-system";
 
 /// Why a part does not work.
 #[derive(Debug, thiserror::Error)]
@@ -26,7 +22,7 @@ pub enum LeadError {
     Connect(#[from] ConnectError),
     /// Another took over, or the server could not be reached for too long.
     #[error("lost the lease {NAMESPACE}/{0}; stopping, so that no two work at once")]
-    Lost(&'static str),
+    Lost(String),
     /// A file cannot be read.
     #[error(transparent)]
     File(#[from] PkiError),
@@ -55,36 +51,21 @@ pub fn run(part: impl Future<Output = Result<(), LeadError>>) -> Result<(), Lead
 /// Works as soon as nobody else does, if there is a lease to go by, until told to stop.
 pub async fn lead(
     client: Client,
-    lease: Option<&'static str>,
-    what: &str,
-    work: impl Future<Output = ()>,
+    lease: Option<Lease>,
+    work: impl Future<Output = Result<(), LeadError>>,
 ) -> Result<(), LeadError> {
     let stop = stop_signal()?.shared();
-    // Being told to stop ends the work, so that the lease is given back.
-    let is_leading = Cell::new(false);
-    let work = async {
-        is_leading.set(true);
-        tokio::select! { () = work => {} () = stop.clone() => {} }
-    };
     let Some(lease) = lease else {
-        work.await;
-        return Ok(());
+        return tokio::select! { outcome = work => outcome, () = stop => Ok(()) };
     };
-    eprintln!("{what}: waiting for the lease {NAMESPACE}/{lease}");
-    let options = Options::new(format!("{}_{}", host(), std::process::id()));
-    let election = Election::new(client, NAMESPACE, lease, options).expect("the defaults hold together");
-    let told_to_stop_waiting = async {
-        stop.clone().await;
-        if is_leading.get() {
-            std::future::pending::<()>().await;
+    // What keeps the lease from being asked for is said on the way to the server.
+    let tell = |standing: Standing| {
+        if let Standing::Waiting(_) = standing {
+            standing.say(&lease);
         }
     };
-    tokio::select! {
-        outcome = election.lead(work) => outcome.ok_or(LeadError::Lost(lease)),
-        () = told_to_stop_waiting => Ok(()),
+    match Candidate::of_process().lead(client, &lease, stop, tell, work).await {
+        None => Err(LeadError::Lost(lease.name.clone())),
+        Some(outcome) => outcome.unwrap_or(Ok(())),
     }
-}
-
-fn host() -> String {
-    nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default()
 }

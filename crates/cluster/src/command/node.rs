@@ -2,14 +2,30 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use mizzen_node as node;
 use mizzen_object::Value;
+use mizzen_object::quantity::Quantity;
+use mizzen_object::time::to_unix;
+use mizzen_object::validate::names::{is_dns1123_subdomain, is_qualified_name};
+use mizzen_sdk::api::Api;
+use mizzen_sdk::resource::LEASES;
+use mizzen_sdk::seam::wall_clock;
+use mizzen_sdk::{Key, Object};
 use tokio::net::TcpListener;
+use tokio::time::sleep;
 
 use super::lead::{self, LeadError};
 use crate::connect::connect;
+use crate::election::Lease;
+use crate::log::say;
+
+/// How many of the nodes are looked at to know whether all are there.
+const LAST: usize = 32;
+/// How long to wait between two looks.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Run simulated nodes alone, against any Kubernetes API server.
 #[derive(Args)]
@@ -28,10 +44,10 @@ pub struct Node {
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     address: IpAddr,
     /// How the names of nodes begin; a number follows
-    #[arg(long, value_name = "PREFIX", default_value = "node")]
+    #[arg(long, value_name = "PREFIX", default_value = "node", value_parser = prefix)]
     name: String,
     /// How much each node has; what is not named is as usual: cpu=8, memory=32Gi, pods=110
-    #[arg(long, value_name = "NAME=AMOUNT,…", default_value = "", value_parser = node::parse_capacity)]
+    #[arg(long, value_name = "NAME=AMOUNT,…", default_value = "", value_parser = capacity)]
     capacity: Value,
 }
 
@@ -53,13 +69,57 @@ impl Node {
             options.prefix = self.name;
             options.capacity = self.capacity;
             options.address = self.address;
-            options.serving = serving(&client, self.address, &options).await;
-            lead::lead(client, None, "the nodes", async {
-                eprintln!("{} simulated nodes are at work", self.nodes);
-                node::run(options).await;
+            let lease = Lease::of_nodes(&options.prefix);
+            lead::lead(client.clone(), Some(lease), async {
+                options.serving = serving(&client, self.address, &options).await;
+                let registered = registered(&client, options.prefix.clone(), options.n_nodes);
+                let at_work = async {
+                    registered.await;
+                    match self.nodes {
+                        1 => say!("1 simulated node is at work"),
+                        n => say!("{n} simulated nodes are at work"),
+                    }
+                    std::future::pending().await
+                };
+                tokio::select! { () = node::run(options) => Ok(()), never = at_work => never }
             })
             .await
         })
+    }
+}
+
+/// What the name of a node may begin with.
+fn prefix(text: &str) -> Result<String, String> {
+    match is_dns1123_subdomain(&format!("{text}-0")) {
+        wrong if wrong.is_empty() => Ok(text.into()),
+        wrong => Err(wrong.join("; ")),
+    }
+}
+
+/// How much a node has, as the server will take it.
+pub(super) fn capacity(text: &str) -> Result<Value, String> {
+    let capacity = node::parse_capacity(text)?;
+    for (name, amount) in capacity.entries() {
+        let wrong = is_qualified_name(name);
+        if !wrong.is_empty() {
+            return Err(format!("{name:?} is not the name of a resource: {}", wrong.join("; ")));
+        }
+        if Quantity::of(amount.str()).is_negative() {
+            return Err(format!("{name}={} is less than nothing", amount.str()));
+        }
+    }
+    Ok(capacity)
+}
+
+/// Waits until the nodes have said that they live. They do so in order, some at a time: when the last have, all have.
+async fn registered(client: &kube::Client, prefix: String, n_nodes: usize) {
+    let (api, began) = (Api::new(client.clone()), wall_clock()().as_second());
+    let renewed = |lease: Option<Object>| lease.and_then(|lease| to_unix(lease.at("spec.renewTime").str()));
+    for at in n_nodes.saturating_sub(LAST)..n_nodes {
+        let key = Key::new("kube-node-lease", format!("{prefix}-{at}"));
+        while !matches!(api.find(&LEASES, &key).await.map(renewed), Ok(Some(at)) if at >= began) {
+            sleep(LOOK_AGAIN).await;
+        }
     }
 }
 

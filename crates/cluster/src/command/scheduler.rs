@@ -8,6 +8,8 @@ use mizzen_scheduler::{self as scheduler, Configuration};
 
 use super::lead::{self, LeadError};
 use crate::connect::connect;
+use crate::election::Lease;
+use crate::log::say;
 
 /// Run the scheduler alone, against any Kubernetes API server. Of several that run, one works.
 #[derive(Args)]
@@ -29,28 +31,29 @@ impl Scheduler {
     /// Works until told to stop.
     pub fn run(self) -> Result<(), LeadError> {
         lead::run(async {
-            let configuration = self.config.as_deref().map(read).transpose()?.unwrap_or_default();
+            let file = self.config.clone().unwrap_or_default();
+            let refuse = |why: String| LeadError::Configuration { file, why };
+            let configuration = match &self.config {
+                Some(file) => read(file).map_err(refuse.clone())?,
+                None => Configuration::default(),
+            };
             let client = connect(&self.kubeconfig, "kube-scheduler").await?;
-            let lease = (!self.no_leader_elect).then_some("kube-scheduler");
+            let lease = (!self.no_leader_elect).then(Lease::of_scheduler);
             let mut options = scheduler::Options::new(client.clone());
             options.configuration = Arc::new(configuration);
-            lead::lead(client, lease, "the scheduler", async {
-                match scheduler::start(options) {
-                    Ok(handle) => {
-                        handle.synced().await;
-                        eprintln!("the scheduler is at work");
-                        std::future::pending::<()>().await;
-                    }
-                    Err(error) => eprintln!("the scheduler cannot work: {error}"),
-                }
+            lead::lead(client, lease, async {
+                let handle = scheduler::start(options).map_err(|error| refuse(error.to_string()))?;
+                handle.synced().await;
+                say!("the scheduler is at work");
+                std::future::pending().await
             })
             .await
         })
     }
 }
 
-fn read(file: &Path) -> Result<Configuration, LeadError> {
-    let refuse = |why: String| LeadError::Configuration { file: file.into(), why };
-    let text = std::fs::read(file).map_err(|error| refuse(error.to_string()))?;
-    Configuration::parse(&text).map_err(|error| refuse(error.to_string()))
+/// What a file says; the error is what is wrong with it.
+pub(super) fn read(file: &Path) -> Result<Configuration, String> {
+    let text = std::fs::read(file).map_err(|error| error.to_string())?;
+    Configuration::parse(&text).map_err(|error| error.to_string())
 }

@@ -1,11 +1,15 @@
 //! `mizzen up`: everything.
 
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
 use clap::Args;
 use mizzen_controllers::{RangeError, check_range};
 use mizzen_object::Value;
+use mizzen_scheduler::Configuration;
 
-use super::ServerArgs;
-use super::node::Runtime;
+use super::node::{Runtime, capacity};
+use super::{ServerArgs, scheduler};
 use crate::compose::{self, ComposeError, Parts, Whole};
 use crate::nodes::Nodes;
 
@@ -24,11 +28,14 @@ pub struct Up {
     #[arg(long, value_name = "RANGE,…", value_delimiter = ',', value_parser = pod_range)]
     cluster_cidr: Option<Vec<String>>,
     /// How much each node has; what is not named is as usual: cpu=8, memory=32Gi, pods=110
-    #[arg(long, value_name = "NAME=AMOUNT,…", default_value = "", value_parser = mizzen_node::parse_capacity)]
+    #[arg(long, value_name = "NAME=AMOUNT,…", default_value = "", value_parser = capacity)]
     node_capacity: Value,
     /// Who runs the containers of nodes
     #[arg(long, value_name = "RUNTIME", default_value = "auto")]
     node_runtime: Runtime,
+    /// Profiles, plugins and extenders of the scheduler: a KubeSchedulerConfiguration in YAML or JSON
+    #[arg(long, value_name = "FILE")]
+    scheduler_config: Option<PathBuf>,
 }
 
 /// A range that can be cut into blocks; empty for none.
@@ -37,6 +44,12 @@ pub(super) fn pod_range(text: &str) -> Result<String, RangeError> {
         check_range(text)?;
     }
     Ok(text.into())
+}
+
+/// How pods are placed; as usual if no file says otherwise.
+fn configuration(file: Option<&Path>) -> Result<Configuration, ComposeError> {
+    let Some(file) = file else { return Ok(Configuration::default()) };
+    scheduler::read(file).map_err(|why| ComposeError::Configuration { file: file.display().to_string(), why })
 }
 
 /// What most clusters have, and as much around it as gives every node its block.
@@ -51,10 +64,11 @@ impl Up {
         self.server.authentication.show_strangers_health_only();
         // Until a container runtime can be found, there is one way only.
         let (Runtime::Auto | Runtime::Simulated) = self.node_runtime;
+        let scheduler = Arc::new(configuration(self.scheduler_config.as_deref())?);
         let nodes = Nodes { n: self.nodes as usize, capacity: self.node_capacity };
         let ranges = self.cluster_cidr.unwrap_or_else(|| vec![usual_range(self.nodes)]);
         let pod_ranges = ranges.into_iter().filter(|range| !range.is_empty()).collect();
-        compose::serve(&self.server, Parts::Whole(Whole { nodes, pod_ranges }))
+        compose::serve(&self.server, Parts::Whole(Whole { nodes, pod_ranges, scheduler }))
     }
 }
 

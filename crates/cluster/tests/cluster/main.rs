@@ -26,5 +26,6 @@ mod start;
 mod stop;
 mod threats;
 mod tls;
+mod together;
 mod trace;
 mod whole;

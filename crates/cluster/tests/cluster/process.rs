@@ -8,7 +8,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
-use tokio::process::{Child, ChildStdout, Command};
+use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::time::timeout;
 
 use crate::client::{Client, Credentials};
@@ -54,6 +54,11 @@ impl Home {
     /// For servers with the loops beside them.
     pub fn whole(self) -> Home {
         Home { command: "up", ..self }
+    }
+
+    /// For servers without them.
+    pub fn alone(self) -> Home {
+        Home { command: "apiserver", ..self }
     }
 
     /// The same with one more argument.
@@ -184,4 +189,32 @@ impl Process {
     fn pid(&self) -> i32 {
         i32::try_from(self.child.id().expect("it runs")).unwrap()
     }
+}
+
+/// A command that is no server, and what it says on standard error.
+pub struct Speaking {
+    _child: Child,
+    said: Lines<BufReader<ChildStderr>>,
+}
+
+impl Speaking {
+    /// Runs it against the server of a kubeconfig.
+    pub fn start(arguments: &[&str], kubeconfig: &Path) -> Speaking {
+        let mut child = command(arguments, kubeconfig).stderr(Stdio::piped()).spawn().unwrap();
+        let said = BufReader::new(child.stderr.take().unwrap()).lines();
+        Speaking { _child: child, said }
+    }
+
+    /// The next line.
+    pub async fn line(&mut self) -> String {
+        let line = timeout(PATIENCE, self.said.next_line()).await.expect("it says something");
+        line.unwrap().expect("it goes on")
+    }
+}
+
+/// A command against the server of a kubeconfig.
+pub fn command(arguments: &[&str], kubeconfig: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mizzen"));
+    command.args(arguments).arg("--kubeconfig").arg(kubeconfig).stdin(Stdio::null()).kill_on_drop(true);
+    command
 }
