@@ -5,6 +5,7 @@
 mod bench;
 mod bootstrap;
 mod command;
+mod complain;
 mod compose;
 mod connect;
 mod election;

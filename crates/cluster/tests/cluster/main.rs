@@ -11,6 +11,7 @@ mod abuse;
 mod access;
 mod alone;
 mod authentication;
+mod complaints;
 mod converge;
 mod crash;
 mod definitions;

@@ -135,9 +135,7 @@ async fn register(settings: &Arc<Settings>) -> Vec<Beat> {
             loop {
                 match settings.register(&name).await {
                     Ok(beat) => return beat,
-                    Err(error) => {
-                        tracing::warn!(node = %name, %error, "cannot register a node, will try again")
-                    }
+                    Err(error) => say(&error, "cannot register a node, will try again", &name),
                 }
                 sleep(pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
@@ -160,7 +158,15 @@ async fn hear(settings: &Settings, beat: &mut Beat, node: Option<Entry<Object>>)
 
 fn log(outcome: Result<(), Error>) {
     if let Err(error) = outcome {
-        tracing::warn!(%error, "a node could not say that it lives");
+        say(&error, "a node could not say that it lives", "");
+    }
+}
+
+/// What the server refuses is said in its words; that it cannot be reached is the business of whoever made the client.
+fn say(error: &Error, what: &str, node: &str) {
+    match error {
+        Error::Api(status) => tracing::warn!(node, "{what}: {}", status.message),
+        error => tracing::debug!(node, %error, "{what}"),
     }
 }
 
