@@ -1,11 +1,12 @@
 //! What do people hear of a pod? Events in the form of events.k8s.io.
 //!
-//! That something happened again to the same version of an object is counted in a series; the server hears of the first
-//! repetition, and of the sum when the series ends.
+//! That the same happened again to the same version of an object is counted in a series; the server hears of the first
+//! repetition, and of the sum when the series ends. Kubernetes does not compare what is said: a pod that is tried again
+//! before its version is known to have changed would go on to say what is no longer so.
 
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -44,6 +45,8 @@ pub(crate) struct Herald {
     api: Api,
     clock: Clock,
     host: Str,
+    /// In microseconds, the time of the last event: events are named by their time.
+    last: Arc<AtomicI64>,
     permits: Arc<Semaphore>,
     waiting: Arc<AtomicU64>,
     dropped: Arc<AtomicU64>,
@@ -55,6 +58,8 @@ pub(crate) struct Told(HashMap<(Str, Str, &'static str), Series>);
 
 struct Series {
     key: Key,
+    /// What was said.
+    text: String,
     count: i64,
     last: Instant,
 }
@@ -62,7 +67,8 @@ struct Series {
 impl Herald {
     pub fn new(api: Api, clock: Clock, host: Str) -> Herald {
         let permits = Arc::new(Semaphore::new(AT_ONCE));
-        Herald { api, clock, host, permits, waiting: Arc::default(), dropped: Arc::default() }
+        let (last, waiting, dropped) = (Arc::default(), Arc::default(), Arc::default());
+        Herald { api, clock, host, last, permits, waiting, dropped }
     }
 
     /// How many events were dropped because too many waited.
@@ -73,19 +79,21 @@ impl Herald {
     /// Tells something about a pod, under the name of a scheduler.
     pub fn tell(&self, told: &mut Told, scheduler: &str, pod: &Pod, note: Note) {
         let version: Str = pod.entry.version().to_string().into();
-        let known = told.0.entry((pod.uid.clone(), version, note.reason));
-        match known {
-            Entry::Occupied(mut series) => {
+        match told.0.entry((pod.uid.clone(), version, note.reason)) {
+            Entry::Occupied(mut series) if series.get().text == note.text => {
                 let series = series.get_mut();
                 (series.count, series.last) = (series.count + 1, Instant::now());
                 if series.count == 2 {
                     self.write_series(series);
                 }
             }
-            Entry::Vacant(place) => {
+            place => {
+                if let Entry::Occupied(over) = &place {
+                    self.end(over.get());
+                }
                 let event = self.event(scheduler, pod, &note);
                 let key = Key::new(pod.namespace.as_str(), event["metadata"]["name"].str());
-                place.insert(Series { key, count: 1, last: Instant::now() });
+                place.insert_entry(Series { key, text: note.text, count: 1, last: Instant::now() });
                 self.write(event);
             }
         }
@@ -102,6 +110,13 @@ impl Herald {
     fn write(&self, event: Value) {
         let api = self.api.clone();
         self.spawn(async move { api.create(&EVENTS, &event).await.map(drop) });
+    }
+
+    /// Writes how often something happened that does not happen any more.
+    fn end(&self, series: &Series) {
+        if series.count > 2 {
+            self.write_series(series);
+        }
     }
 
     fn write_series(&self, series: &Series) {
@@ -127,8 +142,16 @@ impl Herald {
         });
     }
 
+    /// The time of day, but never the same twice.
+    fn moment(&self) -> Timestamp {
+        let now = (self.clock)().as_microsecond();
+        let next = |last: i64| Some(now.max(last + 1));
+        let last = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).unwrap_or_default();
+        Timestamp::from_microsecond(now.max(last + 1)).unwrap_or_default()
+    }
+
     fn event(&self, scheduler: &str, pod: &Pod, note: &Note) -> Value {
-        let now = (self.clock)();
+        let now = self.moment();
         let name = format!("{}.{:x}", pod.name, now.as_nanosecond());
         let (namespace, instance) = (&pod.namespace, format!("{scheduler}-{}", self.host));
         value!({
@@ -152,8 +175,8 @@ impl Told {
     pub fn prune(&mut self, herald: &Herald) {
         self.0.retain(|_, series| {
             let lives = series.last.elapsed() < SERIES;
-            if !lives && series.count > 2 {
-                herald.write_series(series);
+            if !lives {
+                herald.end(series);
             }
             lives
         });

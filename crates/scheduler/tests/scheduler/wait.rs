@@ -91,6 +91,24 @@ async fn check_hears(pod: &str, refusal: &str) {
     assert_eq!(cluster.events("p", "FailedScheduling").await.len(), 4);
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_last_event_says_what_is_so_now_however_fast_nodes_change() {
+    let cluster = Cluster::start().await;
+    for node in ["n1", "n2", "n3"] {
+        cluster.node(node, "{}").await;
+    }
+    cluster.pod("p", "{spec: {nodeSelector: {foo: bar}}}").await;
+    cluster.settle().await;
+    for node in ["n1", "n2", "n3"] {
+        cluster.patch(&NODES, node, "", "{spec: {taints: [{key: k, value: v, effect: NoSchedule}]}}").await;
+    }
+    let (_, message) = cluster.refusal("p").await;
+    assert!(message.contains("3 node(s) had untolerated taint(s)"), "{message}");
+    let mut events = cluster.events("p", "FailedScheduling").await;
+    events.sort_by_key(|event| event.name().to_string());
+    assert_eq!(events.last().unwrap()["message"].str(), message);
+}
+
 /// How often a pod was tried in vain.
 fn attempts(cluster: &Cluster) -> String {
     let text = cluster.scheduler.metrics_text();
