@@ -57,7 +57,7 @@ pub fn is_already_exists(error: &Error) -> bool {
 /// What the server said, or why it could not be asked, for people.
 pub fn message(error: &Error) -> String {
     match error {
-        Error::Api(status) => status.message.clone(),
+        Error::Api(status) if !status.message.is_empty() => status.message.clone(),
         // Its own words, without the library's word for where they come from.
         Error::Service(error) => error.to_string(),
         error => error.to_string(),

@@ -9,6 +9,7 @@ mod step;
 mod warning;
 mod wish;
 
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -22,12 +23,13 @@ use mizzen_sdk::resource::{
     self, CRON_JOBS, DAEMON_SETS, DEPLOYMENTS, EVENTS, JOBS, PODS, REPLICA_SETS, STATEFUL_SETS,
 };
 use mizzen_sdk::watch::ListWatch;
-use mizzen_sdk::write::is_not_found;
+use mizzen_sdk::write::{is_not_found, message};
 use mizzen_sdk::{Key, Object, Resource};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::connect::{self, ConnectError, connect};
+use crate::log::say;
 use known::{Known, Outcome};
 use step::Step;
 use wish::{Wish, parse};
@@ -74,7 +76,7 @@ pub enum TraceError {
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// The server refuses.
-    #[error("cannot ask the server: {}", said(.0))]
+    #[error("cannot ask the server: {}", message(.0))]
     Refused(kube::Error),
     /// It is not known who belongs to an object of this kind.
     #[error("{kind:?} cannot be traced; what can: {}", wish::kinds())]
@@ -88,14 +90,6 @@ pub enum TraceError {
     /// The process could not be set up.
     #[error("cannot start: {0}")]
     Runtime(#[from] std::io::Error),
-}
-
-/// What a server said, or why it could not.
-fn said(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
-        error => error.to_string(),
-    }
 }
 
 impl Trace {
@@ -127,7 +121,7 @@ impl Trace {
                 informer.wait_for_sync().await;
             }
             if is_missing {
-                eprintln!("it is not there yet; waiting for it (press Ctrl-C to stop)");
+                say!("it is not there yet; waiting for it (press Ctrl-C to stop)");
             }
             tell(events, known, self.until_ready).await
         };
@@ -196,7 +190,10 @@ async fn tell(
                 None => known.hear(&object).into_iter().filter(|_| !seen.is_gone).collect(),
             };
             for step in steps {
-                println!("{}", line(began.elapsed(), &step));
+                if writeln!(io::stdout(), "{}", line(began.elapsed(), &step)).is_err() {
+                    // Nobody reads any more, as after `| head`.
+                    return Ok(());
+                }
             }
         }
         match known.outcome().filter(|_| until_ready) {

@@ -41,6 +41,17 @@ async fn deploy(client: &Client, annotation: &str, spec: serde_json::Value) {
 }
 
 #[tokio::test]
+async fn it_ends_when_nobody_reads() {
+    let home = Home::in_memory().whole();
+    let process = home.start().await;
+    let mut unread = trace(&home.kubeconfig(), &["deployment/web"]);
+    drop(unread.stdout.take());
+    deploy(&process.admin().await, "", json!({})).await;
+    let (output, said) = end(unread).await;
+    assert!(output.status.success(), "{said}");
+}
+
+#[tokio::test]
 async fn what_goes_wrong_is_told_and_ends_the_wait() {
     let home = Home::in_memory().whole();
     let process = home.start().await;
