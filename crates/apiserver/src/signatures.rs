@@ -1,5 +1,12 @@
 //! How are signatures of handshakes checked? By what the provider of TLS knows, whoever's certificate it is.
 
+use tokio_rustls::rustls::client::danger::HandshakeSignatureValid;
+use tokio_rustls::rustls::crypto::{self, WebPkiSupportedAlgorithms};
+use tokio_rustls::rustls::pki_types::{CertificateDer, SubjectPublicKeyInfoDer};
+use tokio_rustls::rustls::{CertificateError, DigitallySignedStruct, Error};
+use webpki::RawPublicKeyEntity;
+use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
+
 /// The methods of a verifier of certificates that have to do with signatures, for one that has its provider in the
 /// field that is named.
 macro_rules! check_signatures {
@@ -22,9 +29,51 @@ macro_rules! check_signatures {
             tokio_rustls::rustls::Error,
         > {
             let algorithms = &self.$provider.signature_verification_algorithms;
-            tokio_rustls::rustls::crypto::$verify(message, certificate, signed, algorithms)
+            $crate::signatures::$verify(message, certificate, signed, algorithms)
         }
     };
 }
 
 pub(crate) use check_signatures;
+
+/// Whether the key of a certificate signed a message of TLS 1.2.
+pub(crate) fn verify_tls12_signature(
+    message: &[u8],
+    certificate: &CertificateDer,
+    signed: &DigitallySignedStruct,
+    algorithms: &WebPkiSupportedAlgorithms,
+) -> Result<HandshakeSignatureValid, Error> {
+    let Some(key) = key_of_first_version(certificate) else {
+        return crypto::verify_tls12_signature(message, certificate, signed, algorithms);
+    };
+    let key = RawPublicKeyEntity::try_from(&key).map_err(|_| CertificateError::BadEncoding)?;
+    let fitting = algorithms.mapping.iter().filter(|(scheme, _)| *scheme == signed.scheme);
+    let is_good = fitting
+        .flat_map(|(_, algorithms)| *algorithms)
+        .any(|algorithm| key.verify_signature(*algorithm, message, signed.signature()).is_ok());
+    if is_good {
+        Ok(HandshakeSignatureValid::assertion())
+    } else {
+        Err(CertificateError::BadSignature.into())
+    }
+}
+
+/// The same of TLS 1.3.
+pub(crate) fn verify_tls13_signature(
+    message: &[u8],
+    certificate: &CertificateDer,
+    signed: &DigitallySignedStruct,
+    algorithms: &WebPkiSupportedAlgorithms,
+) -> Result<HandshakeSignatureValid, Error> {
+    match key_of_first_version(certificate) {
+        Some(key) => crypto::verify_tls13_signature_with_raw_key(message, &key, signed, algorithms),
+        None => crypto::verify_tls13_signature(message, certificate, signed, algorithms),
+    }
+}
+
+/// The key of a certificate of version 1, which the library does not read, and which `openssl x509 -req` makes where
+/// nobody asks for extensions.
+fn key_of_first_version(certificate: &[u8]) -> Option<SubjectPublicKeyInfoDer<'static>> {
+    let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
+    (parsed.version() == X509Version::V1).then(|| parsed.public_key().raw.to_vec().into())
+}

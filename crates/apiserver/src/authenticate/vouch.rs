@@ -1,14 +1,17 @@
 //! Does one of some authorities vouch for a certificate, so that a client may show it?
+//!
+//! The library reads certificates of version 3. One of version 1 has no extensions, so that it is for everything and no
+//! authority; it is good if one of ours has signed it.
 
 use std::time::Duration;
 
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, TrustAnchor, UnixTime};
+use tokio_rustls::rustls::pki_types::{CertificateDer, SubjectPublicKeyInfoDer, TrustAnchor, UnixTime};
 use webpki::{
     ALL_VERIFICATION_ALGS, EndEntityCert, Error, ExtendedKeyUsageValidator, KeyPurposeId, KeyPurposeIdIter,
-    KeyUsage, RequiredEkuNotFoundContext, anchor_from_trusted_cert,
+    KeyUsage, RawPublicKeyEntity, RequiredEkuNotFoundContext, anchor_from_trusted_cert,
 };
-use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
 
 /// Authorities.
 #[derive(Default)]
@@ -17,6 +20,8 @@ pub(super) struct Roots(Vec<Root>);
 /// An authority, and the first and the last second of its time.
 struct Root {
     anchor: TrustAnchor<'static>,
+    name: Vec<u8>,
+    key: SubjectPublicKeyInfoDer<'static>,
     from: i64,
     until: i64,
 }
@@ -31,8 +36,10 @@ impl Roots {
     /// Whether they vouch for the first certificate of a chain at a second; the others lead to them.
     pub fn vouch_for(&self, chain: &[CertificateDer], now: i64) -> bool {
         let Some((leaf, between)) = chain.split_first() else { return false };
-        let Ok(leaf) = EndEntityCert::try_from(leaf) else { return false };
-        let alive = self.0.iter().filter(|root| (root.from..=root.until).contains(&now));
+        let mut alive = self.0.iter().filter(|root| (root.from..=root.until).contains(&now));
+        let Ok(leaf) = EndEntityCert::try_from(leaf) else {
+            return alive.any(|root| root.has_signed_first_version(leaf, now));
+        };
         let anchors: Vec<TrustAnchor> = alive.map(|root| root.anchor.clone()).collect();
         let now = UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(now).unwrap_or_default()));
         leaf.verify_for_usage(ALL_VERIFICATION_ALGS, &anchors, between, now, ForClients, None, None).is_ok()
@@ -44,7 +51,20 @@ impl Root {
         let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
         let (from, until) = (parsed.validity().not_before, parsed.validity().not_after);
         let anchor = anchor_from_trusted_cert(certificate).ok()?.to_owned();
-        Some(Root { anchor, from: from.timestamp(), until: until.timestamp() })
+        let (name, key) = (parsed.subject().as_raw().to_vec(), parsed.public_key().raw.to_vec().into());
+        Some(Root { anchor, name, key, from: from.timestamp(), until: until.timestamp() })
+    }
+
+    /// Whether it has signed a certificate of version 1, whose time it is.
+    fn has_signed_first_version(&self, certificate: &[u8], now: i64) -> bool {
+        let Ok((_, parsed)) = X509Certificate::from_der(certificate) else { return false };
+        let Ok(key) = RawPublicKeyEntity::try_from(&self.key) else { return false };
+        let (message, signature) = (parsed.tbs_certificate.as_ref(), &parsed.signature_value.data);
+        let (from, until) = (parsed.validity().not_before, parsed.validity().not_after);
+        parsed.version() == X509Version::V1
+            && (from.timestamp()..=until.timestamp()).contains(&now)
+            && parsed.issuer().as_raw() == self.name
+            && ALL_VERIFICATION_ALGS.iter().any(|it| key.verify_signature(*it, message, signature).is_ok())
     }
 }
 
