@@ -64,14 +64,7 @@ impl ProxyHeaders {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn headers(list: &[(&'static str, &str)]) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        for (name, value) in list {
-            headers.append(*name, value.parse().unwrap());
-        }
-        headers
-    }
+    use crate::request::headers;
 
     #[test]
     fn a_front_proxy_says_for_whom_it_asks() {

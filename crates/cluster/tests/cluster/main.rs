@@ -2,6 +2,7 @@
 //!
 //! `process` starts and stops it and `client` speaks to it; every other file is one side of its behaviour.
 
+mod certificates;
 mod client;
 mod frames;
 mod plugin;
