@@ -517,6 +517,7 @@ class Normaliser:
         text = ADDRESS.sub("ADDRESS", SUFFIX.sub("gen-NAME", text))
         text = re.sub(r'(resource ?[vV]ersion:? )"?\d+"?', r"\1RV", text)
         text = re.sub(r"(current|than|version): \d+", r"\1: RV", text)
+        text = re.sub(r'(resourceVersion\\*":\\*")\d+', r"\1RV", text)
         return re.sub(r"\b(30|31|32)\d{3}\b", "PORT", text)
 
     def value(self, value, key=""):

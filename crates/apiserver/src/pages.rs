@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderValue, header};
+use http::{HeaderValue, StatusCode, header};
 use mizzen_object::{GroupVersionKind, Status, Value, json};
 
 use crate::aggregation;
-use crate::answer::{self, Accept, Answer, Form, negotiate};
+use crate::answer::{self, Accept, Answer, Body, Form, negotiate};
 use crate::discovery::{self, Group, is_built_in};
 use crate::health;
 use crate::openapi::OpenApi;
@@ -53,14 +53,17 @@ pub(crate) async fn answer(server: &Arc<Inner>, request: &Request, path: &str) -
         _ => None,
     };
     if let Some(answer) = issuer {
+        read_only(request)?;
         return answer;
     }
     let parts: Vec<&str> = path.split('/').skip(1).collect();
+    // Kubernetes: these are registered by their exact paths; other pages may have a trailing slash.
+    let is_exact = request.uri.path() == path;
     match parts.as_slice() {
         ["healthz" | "livez" | "readyz", ..] => Ok(health::answer(server, request, &parts).await),
-        ["metrics"] => Ok(answer::answer(200, METRICS_TYPE, server.metrics.text(server))),
-        ["openapi", "v2"] => openapi_v2(server, request).await,
-        ["openapi", "v3"] => openapi_index(server).await,
+        ["metrics"] if is_exact => Ok(answer::answer(200, METRICS_TYPE, server.metrics.text(server))),
+        ["openapi", "v2"] if is_exact => openapi_v2(server, request).await,
+        ["openapi", "v3"] if is_exact => openapi_index(server).await,
         ["openapi", "v3", ..] => openapi_v3(server, request, path).await,
         _ => document(server, request, &parts),
     }
@@ -71,11 +74,12 @@ const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=u
 fn document(server: &Arc<Inner>, request: &Request, parts: &[&str]) -> Result<Answer, Status> {
     let found = |name: &str| server.catalog.group(name);
     let value = match parts {
-        [""] => discovery::root_paths(&aggregation::groups(server), &others(server)),
+        [""] | ["index.html"] => discovery::root_paths(&aggregation::groups(server), &others(server)),
         ["version"] => discovery::version(),
         ["api"] => return roots(server, request, true),
         ["apis"] => return roots(server, request, false),
         ["api", version] => resource_list(&found("").ok_or_else(Status::no_such_resource)?, version)?,
+        ["apis", ""] => return Ok(not_found()),
         ["apis", group] => match aggregation::group(server, group) {
             Some(group) => discovery::group(&group),
             None => return Ok(not_found()),
@@ -89,18 +93,33 @@ fn document(server: &Arc<Inner>, request: &Request, parts: &[&str]) -> Result<An
             Some(group) => resource_list(&group, version)?,
             None => return Ok(not_found()),
         },
+        // Kubernetes: what go-restful serves answers with a Status for everything below its path.
+        ["version", ..] | [".well-known", "openid-configuration", ..] | ["openid", "v1", "jwks", ..] => {
+            return Err(Status::no_such_resource());
+        }
         _ => return Ok(not_found()),
     };
-    method(request)?;
+    if is_read_only(parts) {
+        read_only(request)?;
+    }
     let accept = accept(request)?;
     Ok(answer::value(&kind_of(&value), None, &value, accept, 200))
 }
 
-/// Documents are only read.
-fn method(request: &Request) -> Result<(), Status> {
+/// Whether go-restful serves a document, which then has no method but GET. Kubernetes: the aggregator and the handler of
+/// custom resources serve the others, and look at no method (kube-aggregator/pkg/apiserver/handler_apis.go,
+/// apiextensions-apiserver/pkg/apiserver/customresource_discovery.go).
+fn is_read_only(parts: &[&str]) -> bool {
+    match parts {
+        ["version" | "api", ..] | ["apis", "apiregistration.k8s.io"] => true,
+        ["apis", group, _] => is_built_in(group),
+        _ => false,
+    }
+}
+
+fn read_only(request: &Request) -> Result<(), Status> {
     match request.method.as_str() {
-        // Kubernetes: a POST to a group is answered like a GET.
-        "GET" | "POST" => Ok(()),
+        "GET" => Ok(()),
         _ => {
             Err(Status::method_not_allowed("the server does not allow this method on the requested resource"))
         }
@@ -128,7 +147,9 @@ fn resource_list(group: &Group, version: &str) -> Result<Value, Status> {
 
 /// `/api` and `/apis`, which have an aggregated form too.
 fn roots(server: &Arc<Inner>, request: &Request, core: bool) -> Result<Answer, Status> {
-    method(request)?;
+    if core {
+        read_only(request)?;
+    }
     let groups = &*aggregation::groups(server);
     let accepted = request.header("accept");
     for clause in accepted.split(',') {
@@ -222,7 +243,9 @@ async fn openapi_v3(server: &Arc<Inner>, request: &Request, path: &str) -> Resul
     let Some(document) =
         written(server, move |server| server.catalog.with_openapi(|openapi| openapi.v3(&name))).await?
     else {
-        return Ok(answer::text(404, ""));
+        let mut missing = Answer::new(Body::from(Bytes::new()));
+        *missing.status_mut() = StatusCode::NOT_FOUND;
+        return Ok(missing);
     };
     let asked = request.query.text("hash");
     if !asked.is_empty() && asked != document.hash {

@@ -80,3 +80,34 @@ async fn slashes_at_the_end_do_not_count() {
     check("/api/v1/namespaces/default//pods", &[("GET", NOWHERE)]).await;
     check("/api/v1//pods", &[("GET", NOWHERE)]).await;
 }
+
+#[tokio::test]
+async fn pages_of_go_restful_are_only_read_and_others_look_at_no_method() {
+    let methods = ["GET", "POST", "PUT", "DELETE", "OPTIONS", "FOO"];
+    let all = |path: &'static str, first: u16, rest: u16| (path, [first, rest, rest, rest, rest, rest]);
+    let rig = Rig::new().await;
+    for (path, expected) in [
+        all("/", 200, 200),
+        all("/index.html", 200, 200),
+        all("/api", 200, 405),
+        all("/api/v1/", 200, 405),
+        all("/apis", 200, 200),
+        all("/apis/apps/", 200, 200),
+        all("/apis/apiregistration.k8s.io", 200, 405),
+        all("/apis/apps/v1", 200, 405),
+        all("/apis//", 404, 404),
+        all("/version/", 200, 405),
+        all("/version/x", 404, 404),
+        all("/metrics", 200, 200),
+        all("/metrics/", 404, 404),
+        all("/openapi/v2/", 404, 404),
+        all("/openapi/v3/", 404, 404),
+    ] {
+        let mut found = Vec::new();
+        for method in methods {
+            found.push(rig.send(method, path, "").await.status().as_u16());
+        }
+        assert_eq!(found, expected, "{path} {methods:?}");
+    }
+    assert_eq!(rig.get("/version/x").await.message(), NOWHERE.1);
+}
