@@ -298,9 +298,12 @@ fn path(plural: &str, subresource: &str) -> Str {
     format!("{plural}/{subresource}").into()
 }
 
-/// Whether the kind's scope allows the path.
+/// Whether the kind's scope allows the path. Kubernetes: the handler of custom resources sees no difference between no
+/// namespace and an empty one, and allows verbs, not paths, across all namespaces (`verbs/custom.rs`).
 fn fits(resource: &Resource, path: &ResourcePath) -> bool {
     match resource.kind().is_namespaced() {
+        true if resource.is_custom() => true,
+        false if resource.is_custom() => path.scope().is_empty(),
         true => path.placed || path.name.is_empty() && path.subresource.is_empty(),
         false => !path.placed,
     }

@@ -21,7 +21,7 @@ use crate::identity::User;
 use crate::metrics::Observed;
 use crate::receive::receive;
 use crate::recover::Recover;
-use crate::request::{Query, Request, Target, is_readable};
+use crate::request::{Query, Request, RequestInfo, Target, is_readable};
 use crate::server::Inner;
 use crate::{access, pages, verbs};
 
@@ -63,13 +63,22 @@ async fn go(
         mark(server, &headers, &mut answer);
         return answer;
     }
+    let query = Query::parse(&uri);
+    let info = match RequestInfo::new(&method, &uri, &query) {
+        Ok(info) => info,
+        Err(error) => {
+            let mut answer =
+                access::internal_error(&uri, format!("failed to create RequestInfo: {error}, {uri}"));
+            mark(server, &headers, &mut answer);
+            return answer;
+        }
+    };
     let started = Instant::now();
     let Caller { claim, address } = caller;
     let deadline = Deadline::new(started, server.options.request_timeout);
-    let (target, query) = (Target::parse(&uri), Query::parse(&uri));
     let (user, record, turn) = (User::default(), Default::default(), Turn::default());
     let mut request =
-        Request { method, target, query, headers, body, user, uri, streams, address, deadline, record, turn };
+        Request { method, info, query, headers, body, user, uri, streams, address, deadline, record, turn };
     let warning = warning(&claim, &request.headers);
     let refused = identify(server, claim, &mut request, started).await.err();
     let stranger = request.user.is_anonymous().then_some(Stranger);
@@ -156,11 +165,11 @@ async fn pass(server: &Arc<Inner>, request: &mut Request) -> Result<Answer, Stat
     if let Err(refusal) = access::check(server, request).await {
         return Ok(refusal.answer(request, |status| refuse(server, request, status)));
     }
-    if let Some(other) = server.aggregation.elsewhere(&request.uri) {
+    if let Some(other) = server.aggregation.elsewhere(&request.info) {
         return Ok(aggregation::pass_on(server, request, &other).await);
     }
     receive(request).await?;
-    match &request.target {
+    match request.info.target() {
         Target::Page(path) => pages::answer(server, request, path).await,
         Target::Resource(path) => verbs::answer(server, request, path).await,
     }

@@ -6,7 +6,7 @@ use mizzen_object::Status;
 use mizzen_object::time::duration_nanos;
 use tokio::time::Instant;
 
-use crate::access::request::asked;
+use crate::access::request::attributes;
 use crate::request::Request;
 
 /// The longest that a request waits for its turn, however long it may take.
@@ -47,7 +47,7 @@ impl Request {
     /// Takes no longer than its client says. What lasts as long as the client likes has no such limit.
     pub fn heed_timeout(&mut self) -> Result<(), Status> {
         let said = self.query.text("timeout");
-        if said.is_empty() || asked(self).is_long_running() {
+        if said.is_empty() || attributes(self).is_long_running() {
             return Ok(());
         }
         let refuse = |error| format!("invalid timeout specified in the request URL - {error}");

@@ -13,7 +13,7 @@ use std::time::Duration;
 use mizzen_object::{KindData, Str};
 
 use crate::answer::Answer;
-use crate::request::{Request, ResourcePath, Target, verb};
+use crate::request::{Request, ResourcePath, Target};
 use crate::server::Inner;
 pub use histogram::{Histogram, Timings};
 pub use reloads::{Reloads, hash};
@@ -39,13 +39,13 @@ pub(crate) struct Observed {
 impl Observed {
     /// Invariant: strangers cannot make us count more things than there are; what we do not know has no name.
     pub fn new(server: &Inner, request: &Request) -> Observed {
-        match &request.target {
+        match request.info.target() {
             Target::Page(_) => Observed::unnamed("GET"),
             Target::Resource(path) if !is_known(server, path) => {
-                Observed::unnamed(spoken(verb(request, path)))
+                Observed::unnamed(spoken(request.info.verb()))
             }
             Target::Resource(path) => Observed {
-                verb: spoken(verb(request, path)),
+                verb: spoken(request.info.verb()),
                 group: path.group.clone(),
                 version: path.version.clone(),
                 resource: path.resource.clone(),

@@ -42,8 +42,14 @@ fn others(server: &Inner) -> Vec<String> {
     OTHERS.into_iter().map(String::from).chain(paths).collect()
 }
 
-/// Answers a request for a page.
+/// Answers a request for a page. A slash at the end of its path does not count, but for health checks.
 pub(crate) async fn answer(server: &Arc<Inner>, request: &Request, path: &str) -> Result<Answer, Status> {
+    let is_check = ["/healthz", "/livez", "/readyz"].iter().any(|check| path.starts_with(check));
+    let path = match path.strip_suffix('/') {
+        Some("") => "/",
+        Some(trimmed) if !is_check && path != "//" => trimmed,
+        _ => path,
+    };
     if let Some(page) = server.fairness.page(path, !request.query.text("includeRequestDetails").is_empty()) {
         return Ok(page);
     }

@@ -1,11 +1,12 @@
 //! A request, taken apart: what it is about, and what it says besides.
 
+mod info;
+
 use std::borrow::Cow;
 use std::net::IpAddr;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Uri};
-use mizzen_object::Str;
 use tokio::time::Instant;
 
 use crate::aggregation::Streams;
@@ -14,6 +15,7 @@ use crate::deadline::Deadline;
 use crate::fairness::Turn;
 use crate::header;
 use crate::identity::User;
+pub(crate) use info::{RequestInfo, ResourcePath, Target};
 
 /// How long the server takes at most for what it asks of itself.
 const SECONDS: u64 = 60;
@@ -21,7 +23,7 @@ const SECONDS: u64 = 60;
 /// A request on its way through the server.
 pub(crate) struct Request {
     pub method: Method,
-    pub target: Target,
+    pub info: RequestInfo,
     pub query: Query,
     pub headers: HeaderMap,
     pub body: Bytes,
@@ -45,11 +47,11 @@ impl Request {
     pub fn of_server(method: Method, path: ResourcePath) -> Request {
         let mut headers = HeaderMap::new();
         headers.insert(http::header::USER_AGENT, http::HeaderValue::from_static("kube-apiserver"));
-        let (target, user) = (Target::Resource(path), User::master("system:apiserver"));
+        let (info, user) = (RequestInfo::of_server(&method, path), User::master("system:apiserver"));
         let (query, body) = (Query::default(), Bytes::new());
         Request {
             method,
-            target,
+            info,
             query,
             headers,
             body,
@@ -66,95 +68,6 @@ impl Request {
     /// A header's text, `""` if it is not there.
     pub fn header(&self, name: &str) -> Cow<'_, str> {
         header::text(&self.headers, name)
-    }
-}
-
-/// What a path is about.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Target {
-    /// A document of the server itself, by its path without a trailing slash.
-    Page(String),
-    /// Objects.
-    Resource(ResourcePath),
-}
-
-/// A path below a group and version.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct ResourcePath {
-    pub group: Str,
-    pub version: Str,
-    /// The plural name.
-    pub resource: Str,
-    /// Empty where the path has none, or an empty one.
-    pub namespace: Str,
-    /// Whether the path names a namespace, be it the empty one.
-    pub placed: bool,
-    /// Empty for the whole collection.
-    pub name: Str,
-    pub subresource: Str,
-    /// What follows the subresource, for proxies.
-    pub rest: Vec<String>,
-    /// The old form `/api/v1/watch/…`.
-    pub watch: bool,
-}
-
-impl Target {
-    /// Takes a path apart.
-    pub fn parse(uri: &Uri) -> Target {
-        let path = uri.path();
-        let health = ["/healthz", "/livez", "/readyz"].iter().any(|check| path.starts_with(check));
-        let trimmed = if health || path == "//" { path } else { path.strip_suffix('/').unwrap_or(path) };
-        let page = || Target::Page(if trimmed.is_empty() { "/".into() } else { trimmed.into() });
-        // Kubernetes: an encoded slash parts like any other.
-        let decoded = decode(path.trim_end_matches('/'));
-        let parts: Vec<&str> = decoded.split('/').skip(1).collect();
-        match parts.as_slice() {
-            ["api", version, rest @ ..] if !rest.is_empty() => resource("", version, rest),
-            ["apis", group, version, rest @ ..] if !rest.is_empty() => resource(group, version, rest),
-            _ => page(),
-        }
-    }
-}
-
-fn resource(group: &str, version: &str, rest: &[&str]) -> Target {
-    let (watch, rest) = match rest {
-        ["watch", rest @ ..] if !rest.is_empty() => (true, rest),
-        _ => (false, rest),
-    };
-    let (namespace, rest) = match rest {
-        // `namespaces` is a collection, an object of it, and a prefix of everything inside.
-        ["namespaces", _, "status" | "finalize"] | ["namespaces"] | ["namespaces", _] => (None, rest),
-        ["namespaces", namespace, rest @ ..] => (Some(*namespace), rest),
-        _ => (None, rest),
-    };
-    let part = |at: usize| rest.get(at).copied().unwrap_or_default();
-    Target::Resource(ResourcePath {
-        group: group.into(),
-        version: version.into(),
-        resource: part(0).into(),
-        namespace: namespace.unwrap_or_default().into(),
-        placed: namespace.is_some(),
-        name: part(1).into(),
-        subresource: part(2).into(),
-        rest: rest.iter().skip(3).map(|part| part.to_string()).collect(),
-        watch,
-    })
-}
-
-/// What is asked for, as the server goes about it.
-pub(crate) fn verb(request: &Request, path: &ResourcePath) -> &'static str {
-    let all = path.name.is_empty();
-    let watch = path.watch || request.query.bool("watch").unwrap_or(false);
-    match request.method.as_str() {
-        "GET" | "HEAD" if watch => "watch",
-        "GET" | "HEAD" if all => "list",
-        "GET" | "HEAD" => "get",
-        "POST" => "create",
-        "PUT" => "update",
-        "PATCH" => "patch",
-        "DELETE" if all => "deletecollection",
-        "DELETE" => "delete",
-        _ => "unknown",
     }
 }
 
@@ -184,7 +97,10 @@ impl Query {
             pairs
                 .map(|pair| {
                     let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-                    (decode(&key.replace('+', " ")), decode(&value.replace('+', " ")))
+                    (
+                        decode(&key.replace('+', " ")).into_owned(),
+                        decode(&value.replace('+', " ")).into_owned(),
+                    )
                 })
                 .collect(),
         )
@@ -231,9 +147,9 @@ fn is_coded(pair: &str) -> bool {
 }
 
 /// Replaces `%41` by what it stands for; what is no code stays as it is.
-pub(crate) fn decode(text: &str) -> String {
+pub(crate) fn decode(text: &str) -> Cow<'_, str> {
     if !text.contains('%') {
-        return text.to_string();
+        return text.into();
     }
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
@@ -251,7 +167,7 @@ pub(crate) fn decode(text: &str) -> String {
             }
         }
     }
-    String::from_utf8_lossy(&out).into_owned()
+    String::from_utf8_lossy(&out).into_owned().into()
 }
 
 /// Headers for tests.
@@ -267,30 +183,6 @@ pub(crate) fn headers(list: &[(&'static str, &str)]) -> http::HeaderMap {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn resource_path(path: &str) -> ResourcePath {
-        match Target::parse(&path.parse().unwrap()) {
-            Target::Resource(path) => path,
-            Target::Page(page) => panic!("{path} is the page {page}"),
-        }
-    }
-
-    #[test]
-    fn paths_are_taken_apart() {
-        let path = resource_path("/apis/apps/v1/namespaces/a/deployments/b/scale");
-        let parts =
-            [&path.group, &path.version, &path.namespace, &path.resource, &path.name, &path.subresource];
-        assert_eq!(parts, ["apps", "v1", "a", "deployments", "b", "scale"]);
-        let path = resource_path("/api/v1/namespaces/a/status");
-        assert_eq!(
-            (path.resource.as_str(), path.name.as_str(), path.subresource.as_str()),
-            ("namespaces", "a", "status")
-        );
-        let path = resource_path("/api/v1/watch/namespaces/a/pods/x%3Ay/");
-        assert!(path.watch);
-        assert_eq!((path.namespace.as_str(), path.name.as_str()), ("a", "x:y"));
-        assert_eq!(Target::parse(&"/apis/apps/v1/".parse().unwrap()), Target::Page("/apis/apps/v1".into()));
-    }
 
     #[test]
     fn what_cannot_be_read_of_a_query_is_left_out() {

@@ -24,7 +24,7 @@ pub mod webhook;
 pub use authorizers::Authorizers;
 pub use configuration::{Authorization, ConfigurationError, Entry, Mode};
 pub(crate) use follow::follow;
-pub(crate) use refusal::{Refusal, forbidden, no_html};
+pub(crate) use refusal::{Refusal, forbidden, internal_error, no_html};
 pub(crate) use request::check;
 
 use std::fmt::{self, Debug, Display};

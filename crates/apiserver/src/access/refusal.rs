@@ -1,5 +1,8 @@
 //! How a refusal reads: that they may not, or that nobody could tell.
 
+use std::fmt::Display;
+
+use http::Uri;
 use mizzen_object::json::quote;
 use mizzen_object::{GroupResource, Status};
 
@@ -22,13 +25,16 @@ impl Refusal {
     pub fn answer(self, request: &Request, refuse: impl FnOnce(&Status) -> Answer) -> Answer {
         match self {
             Refusal::Forbidden(status) => refuse(&status),
-            Refusal::Undecided(problem) => {
-                let path = request.uri.path_and_query().map_or("/", |path| path.as_str());
-                let text = format!("Internal Server Error: {}: {problem}\n", quote(path));
-                answer::text(500, no_html(&text))
-            }
+            Refusal::Undecided(problem) => internal_error(&request.uri, problem),
         }
     }
+}
+
+/// 500 in plain text, for what goes wrong before a handler is found.
+pub(crate) fn internal_error(uri: &Uri, problem: impl Display) -> Answer {
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let text = format!("Internal Server Error: {}: {problem}\n", quote(path));
+    answer::text(500, no_html(&text))
 }
 
 /// 403: who may not do what, and why if there is more to say.

@@ -17,13 +17,13 @@ mod upgrade;
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 
-use http::Uri;
 use mizzen_object::Str;
 use mizzen_registry::Registry;
 use tokio::sync::Notify;
 
 use crate::Server;
 use crate::catalog::Catalog;
+use crate::request::{RequestInfo, Target};
 pub(crate) use documents::{group, groups, openapi_index, openapi_v2, stale};
 use learn::Learned;
 pub(crate) use proxy::pass_on;
@@ -53,14 +53,19 @@ impl Aggregation {
     }
 
     /// The other server that a path belongs to, if it is one's.
-    pub fn elsewhere(&self, uri: &Uri) -> Option<Arc<Entry>> {
+    pub fn elsewhere(&self, info: &RequestInfo) -> Option<Arc<Entry>> {
         let table = self.configured.table(&self.registry);
         if !table.has_remote() {
             return None;
         }
-        let path = uri.path().strip_prefix("/apis/")?;
-        let mut parts = path.split('/');
-        table.remote(parts.next()?, parts.next()?)
+        match info.target() {
+            Target::Resource(path) if path.unrouted => None,
+            Target::Resource(path) => table.remote(&path.group, &path.version),
+            Target::Page(path) => {
+                let mut parts = path.strip_prefix("/apis/")?.split('/');
+                table.remote(parts.next()?, parts.next()?)
+            }
+        }
     }
 
     /// To be called whenever this server itself serves other versions of groups than before, so that their

@@ -17,7 +17,7 @@ use super::event::{Event, ObjectReference, Outcome, Told};
 use super::latency::{Latencies, Layer};
 use super::policy::{Level, Stage, Verdict};
 use super::{Audit, capture, source};
-use crate::access::request::Wanted;
+use crate::access::request::attributes;
 use crate::access::{Attributes, Target};
 use crate::answer::{Answer, Body};
 use crate::identity::User;
@@ -57,8 +57,7 @@ impl Record {
     /// What the policy wants to be remembered of a request that came at `started`.
     pub fn new(audit: &Arc<Audit>, request: &Request, known: bool, started: Instant) -> Record {
         let Some(policy) = &audit.policy else { return Record(None) };
-        let wanted = Wanted::new(request);
-        let attributes = wanted.attributes(request);
+        let attributes = attributes(request);
         let verdict = policy.judge(&attributes, known);
         audit.counters.level(verdict.level);
         if verdict.level == Level::None {

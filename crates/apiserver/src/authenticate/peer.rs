@@ -102,7 +102,7 @@ pub(super) fn rest<'a>(name: &'a str, prefix: &str) -> Option<&'a str> {
 /// Kubernetes: a key with a code that is none is taken as it is (request/headerrequest/requestheader.go).
 fn unescaped(key: &str) -> String {
     let is_code = |code: &str| code.len() >= 2 && code.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
-    if key.split('%').skip(1).all(is_code) { decode(key) } else { key.into() }
+    if key.split('%').skip(1).all(is_code) { decode(key).into_owned() } else { key.into() }
 }
 
 #[cfg(test)]

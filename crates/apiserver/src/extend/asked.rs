@@ -2,9 +2,9 @@
 
 use mizzen_object::{Kind, Status, Str, Value};
 
+use crate::Server;
 use crate::identity::User;
 use crate::verbs::Call;
-use crate::{Server, request};
 
 /// A request about an object or a collection.
 pub struct Asked<'a> {
@@ -13,7 +13,7 @@ pub struct Asked<'a> {
     /// Who asks.
     pub user: &'a User,
     /// What they ask for: `create`, `list`.
-    pub verb: &'static str,
+    pub verb: &'a str,
     /// The kind, in the version that they speak.
     pub kind: &'a Kind,
     /// Where; empty for everywhere and for what is in no namespace.
@@ -34,7 +34,7 @@ impl<'a> Asked<'a> {
         Asked {
             server: Server(server.clone()),
             user: &request.user,
-            verb: request::verb(request, path),
+            verb: request.info.verb(),
             kind: resource.kind(),
             namespace: &path.namespace,
             name: &path.name,

@@ -7,7 +7,7 @@ use super::flows::Flows;
 use super::queues::Queues;
 use super::schema::Distinguisher;
 use super::work::Nanos;
-use crate::access::request::namespace;
+use crate::request::ResourcePath;
 
 /// Where the pages are.
 pub(super) const ROOT: &str = "/debug/api_priority_and_fairness/";
@@ -156,22 +156,24 @@ fn distinguisher(about: &About) -> &str {
     match about.flow {
         Distinguisher::None => "",
         Distinguisher::User => &about.user,
-        Distinguisher::Namespace => namespace(&about.path),
+        Distinguisher::Namespace => about.info.resource().map_or("", ResourcePath::scope),
     }
 }
 
 fn details(entry: &Entry) -> Vec<String> {
-    let (about, path) = (&entry.about, &entry.about.path);
+    let (about, info) = (&entry.about, &entry.about.info);
+    let none = ResourcePath::default();
+    let path = info.resource().unwrap_or(&none);
     let version = match path.group.as_str() {
         "" => path.version.to_string(),
         group => format!("{group}/{}", path.version),
     };
     vec![
         about.user.to_string(),
-        about.verb.to_string(),
+        info.verb().to_string(),
         about.uri.path().to_string(),
-        path.namespace.to_string(),
-        path.name.to_string(),
+        path.scope().to_string(),
+        info.name().to_string(),
         version,
         path.resource.to_string(),
         path.subresource.to_string(),

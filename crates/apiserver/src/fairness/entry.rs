@@ -9,7 +9,7 @@ use tokio::sync::oneshot::Sender;
 
 use super::schema::Distinguisher;
 use super::work::{Nanos, SeatSeconds, Work};
-use crate::request::ResourcePath;
+use crate::request::RequestInfo;
 
 /// A request that comes.
 pub(super) struct Newcomer {
@@ -29,10 +29,8 @@ pub(super) struct About {
     pub user: Str,
     /// What tells its flow from others of the schema.
     pub flow: Distinguisher,
-    pub verb: &'static str,
+    pub info: RequestInfo,
     pub uri: Uri,
-    /// Empty for a page.
-    pub path: ResourcePath,
 }
 
 /// A request under way.

@@ -45,11 +45,11 @@ use http::HeaderValue;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use crate::access::request::asked;
-use crate::access::{self, Attributes, Resource, Target};
+use crate::access::request::attributes;
+use crate::access::{Attributes, Resource, Target};
 use crate::answer::{self, Answer};
 use crate::catalog::Catalog;
-use crate::request::{self, Request};
+use crate::request::Request;
 use crate::server::Inner;
 use entry::{About, Newcomer};
 use flows::Schema;
@@ -129,7 +129,7 @@ impl Fairness {
     /// Waits until it is the turn of a request, which has its place from then on. The answer is that of one which was
     /// turned away.
     pub async fn admit(&self, server: &Inner, request: &Request) -> Result<(), Answer> {
-        let asked = asked(request);
+        let asked = attributes(request);
         // Nobody can wait for the end of what lasts as long as its client likes. Of a watch the beginning is work.
         if asked.is_long_running() && asked.verb != "watch" {
             return Ok(());
@@ -144,7 +144,8 @@ impl Fairness {
                 let place = self.enter(server, request, &asked, index.schema(&asked)).await?;
                 let watching = match asked.target {
                     Target::Resource(resource) if asked.verb == "watch" => {
-                        self.watchers.register(&Resource { name: &turn::only(request), ..resource })
+                        let fields = request.query.text("fieldSelector");
+                        self.watchers.register(&Resource { fields, ..resource })
                     }
                     _ => None,
                 };
@@ -182,16 +183,11 @@ impl Fairness {
             Target::Page(_) => (Work::ONE, None),
         };
         let (flow, hash) = schema.flow(asked);
-        let path = match &request.target {
-            request::Target::Resource(path) => path.clone(),
-            request::Target::Page(_) => Default::default(),
-        };
         let about = About {
             user: request.user.name.clone(),
             flow,
-            verb: access::request::verb_of(request),
+            info: request.info.clone(),
             uri: request.uri.clone(),
-            path,
         };
         Newcomer { slot: schema.slot, hash, work, watchers, about }
     }

@@ -178,7 +178,8 @@ impl Queues {
         let (slot, queue, work) = (entry.slot, entry.queue, entry.work);
         self.executing -= 1;
         self.tallies[slot].executing -= 1;
-        self.tallies[slot].executions[usize::from(entry.about.verb == "watch")].observe(took.as_secs_f64());
+        self.tallies[slot].executions[usize::from(entry.about.info.verb() == "watch")]
+            .observe(took.as_secs_f64());
         if let Some(at) = queue {
             self.change(at, |queue| queue.executing -= 1);
             let first = work.first as f64;

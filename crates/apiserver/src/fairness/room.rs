@@ -117,7 +117,7 @@ impl Room {
     /// A request comes. It has a place from now on, and perhaps has to wait; or is turned away.
     pub fn enter(self: &Arc<Room>, newcomer: Newcomer) -> Result<(Place, Option<Wait>), Reason> {
         let (mut state, now) = self.now();
-        let is_write = !turn::is_read(newcomer.about.verb);
+        let is_write = !turn::is_read(newcomer.about.info.verb());
         let key = state.queues.begin(now, newcomer)?;
         let wait = state.queues.wait(key);
         let phase = if wait.is_some() { Phase::Waiting } else { Phase::Executing };

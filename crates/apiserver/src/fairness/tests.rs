@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::{Method, Uri};
 use mizzen_object::{Value, json, value};
 use tokio::task::{LocalSet, yield_now};
 use tokio::time::{Instant, sleep};
@@ -18,6 +19,7 @@ use super::room::Room;
 use super::work::Work;
 use crate::access::{Attributes, Target};
 use crate::identity::User;
+use crate::request::{Query, RequestInfo};
 
 const SERVICE: Duration = Duration::from_millis(10);
 const LONG: Duration = Duration::from_secs(15);
@@ -59,7 +61,8 @@ impl Scene {
         let asked = Attributes { user: &user, verb: "get", target: Target::Page("/version") };
         let schema = self.flows.schema(&asked).clone();
         let (_, hash) = schema.flow(&asked);
-        let about = About { verb: "get", ..About::default() };
+        let info = RequestInfo::new(&Method::GET, &Uri::from_static("/version"), &Query::default()).unwrap();
+        let about = About { info, ..About::default() };
         let newcomer = Newcomer { slot: schema.slot, hash, work, watchers: None, about };
         let (mut place, wait) = schema.room.enter(newcomer)?;
         let is_in = match wait {

@@ -8,9 +8,7 @@ use super::OwnedSemaphorePermit;
 use super::flows::Schema;
 use super::place::Place;
 use super::watchers::Watching;
-use crate::access::request as access;
 use crate::answer::Answer;
-use crate::request::{self, Request};
 
 const LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
 const SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
@@ -66,14 +64,6 @@ impl Turn {
         let [level, schema] = schema.uids.clone();
         answer.headers_mut().insert(LEVEL_UID, level);
         answer.headers_mut().insert(SCHEMA_UID, schema);
-    }
-}
-
-/// The name of the one object that a list or a watch is for, if it is for one.
-pub(super) fn only(request: &Request) -> String {
-    match &request.target {
-        request::Target::Resource(path) => access::name(request, path),
-        request::Target::Page(_) => String::new(),
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::turn;
 use super::watchers::Watchers;
 use super::work::{SeatSeconds, Work};
 use crate::access;
@@ -65,8 +64,8 @@ fn list(
     let stats = resource.space().stats();
     let stored = Stored { records: stats.records, bytes: usize::try_from(stats.bytes).unwrap_or(usize::MAX) };
     let limit = limit.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
-    let is_selected = !asked.fields.is_empty() || !asked.labels.is_empty();
-    let is_single = !turn::only(request).is_empty();
+    let is_selected = !query.text("fieldSelector").is_empty() || !query.text("labelSelector").is_empty();
+    let is_single = !asked.name.is_empty();
     stored.seats(limit, is_single, is_watch || is_cached(query), is_selected)
 }
 

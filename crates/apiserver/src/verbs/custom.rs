@@ -17,12 +17,12 @@ pub(super) fn leads_nowhere(resource: &Resource, path: &ResourcePath, verb: &str
 pub(super) fn allowed(resource: &Resource, path: &ResourcePath, verb: &str) -> Result<(), Status> {
     let kind = resource.kind();
     let known = match path.subresource.as_str() {
-        "" => verb != "unknown",
+        "" => !matches!(verb, "" | "proxy"),
         name if kind.subresource(name).is_some() => matches!(verb, "get" | "update" | "patch"),
         _ => return Err(Status::not_found(&kind.resource(), &path.name)),
     };
     if !known {
-        return Err(not_supported(resource, if verb == "unknown" { "" } else { verb }));
+        return Err(not_supported(resource, verb));
     }
     if path.name.is_empty() && matches!(verb, "update" | "patch") {
         return Err(Status::bad_request("name must be provided"));

@@ -35,7 +35,7 @@ use crate::answer::{self, Accept, Answer, Offer, negotiate_among};
 use crate::catalog::Nowhere;
 use crate::definitions;
 use crate::notes::Notes;
-use crate::request::{Request, ResourcePath, verb};
+use crate::request::{Request, ResourcePath};
 use crate::server::Inner;
 
 /// Kubernetes: how long a write may take, other people's webhooks included (endpoints/handlers/rest.go).
@@ -60,12 +60,15 @@ pub(crate) async fn answer(
     request: &Request,
     path: &ResourcePath,
 ) -> Result<Answer, Status> {
+    if path.unrouted {
+        return Ok(answer::text(404, "404 page not found\n"));
+    }
     let resource = &match server.catalog.find(path) {
         Ok(resource) => resource,
         Err(Nowhere::Group) => return Ok(answer::text(404, "404 page not found\n")),
         Err(Nowhere::Resource) => return Err(Status::no_such_resource()),
     };
-    let verb = verb(request, path);
+    let verb = request.info.verb();
     if resource.is_custom() {
         if custom::leads_nowhere(resource, path, verb) {
             return Ok(answer::text(404, "404 page not found\n"));
@@ -171,9 +174,18 @@ fn allowed(resource: &Resource, path: &ResourcePath, request: &Request, verb: &s
     let has = |verb: &str| verbs.iter().any(|known| known == verb);
     let refused =
         || Status::method_not_allowed("the server does not allow this method on the requested resource");
+    // The legacy routes are there to watch with GET, and for nothing else.
+    if path.verb_in_path {
+        let is_routed = verb == "watch" && path.subresource.is_empty() && has("watch");
+        return match request.method == Method::GET {
+            _ if !is_routed => Err(Status::no_such_resource()),
+            true => Ok(()),
+            false => Err(refused()),
+        };
+    }
     // Kubernetes: what has a part has a name, too, and an empty one is refused like any other that is wrong.
     if !path.subresource.is_empty() && path.name.is_empty() {
-        let verb = if verb == "list" { "get" } else { verb };
+        let verb = if matches!(verb, "list" | "watch") { "get" } else { verb };
         return Err(if has(verb) { Status::bad_request("name must be provided") } else { refused() });
     }
     // All namespaces together are there to be listed, and for nothing else.
@@ -189,10 +201,10 @@ fn allowed(resource: &Resource, path: &ResourcePath, request: &Request, verb: &s
     };
     let method = request.method.as_str();
     // A list that cannot be watched says so itself.
-    let known = has(verb) || verb == "watch" && !path.watch && has("list");
+    let known = has(verb) || verb == "watch" && has("list");
     let possible = method != "HEAD" && placed && whole && known;
     let deletes_all = verb == "deletecollection" && kind.is_namespaced() && !path.placed;
-    if possible && !deletes_all && !(path.watch && method != "GET") {
+    if possible && !deletes_all {
         return Ok(());
     }
     Err(refused())

@@ -109,6 +109,34 @@ async fn an_index_that_was_left_behind_starts_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_named_object_is_read_whatever_the_watch_parameter_says() {
+    let rig = Rig::new().await;
+    rig.make("one", "text").await;
+    rig.post(ROLES, &role("r", r#""get""#, "", r#""configmaps""#)).await.expect(201);
+    rig.post(ROLE_BINDINGS, &binding("b", "Role", "r", "jane")).await.expect(201);
+    let read = as_jane(&rig, "GET", &format!("{CONFIG_MAPS}/one?watch=true"), "").await.expect(200);
+    assert_eq!((read.body["kind"].str(), read.body.at("data.text").str()), ("ConfigMap", "text"));
+    let refused = as_jane(&rig, "GET", &format!("{CONFIG_MAPS}?watch=true"), "").await.expect(403);
+    assert!(refused.message().contains("cannot watch"), "{}", refused.message());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_legacy_watch_is_not_for_the_name_that_it_selects() {
+    let rig = Rig::new().await;
+    let role = role("r", r#""list","watch""#, "", r#""configmaps""#)
+        .replace(r#""verbs""#, r#""resourceNames":["one"],"verbs""#);
+    rig.post(ROLES, &role).await.expect(201);
+    rig.post(ROLE_BINDINGS, &binding("b", "Role", "r", "jane")).await.expect(201);
+    let selector = "fieldSelector=metadata.name%3Done";
+    as_jane(&rig, "GET", &format!("{CONFIG_MAPS}?{selector}"), "").await.expect(200);
+    as_jane(&rig, "GET", CONFIG_MAPS, "").await.expect(403);
+    let legacy = "/api/v1/watch/namespaces/default/configmaps";
+    as_jane(&rig, "GET", &format!("{legacy}?{selector}"), "").await.expect(403);
+    let named = rig.send_as(jane(), &[], "GET", &format!("{legacy}/one"), "").await;
+    assert_eq!(named.status(), 200);
+}
+
+#[tokio::test(start_paused = true)]
 async fn nobody_gives_away_what_they_do_not_have() {
     let rig = Rig::new().await;
     rig.post(ROLES, &role("r", r#""*""#, "rbac.authorization.k8s.io", r#""roles","rolebindings""#))

@@ -111,3 +111,45 @@ async fn pages_of_go_restful_are_only_read_and_others_look_at_no_method() {
     }
     assert_eq!(rig.get("/version/x").await.message(), NOWHERE.1);
 }
+
+#[tokio::test]
+async fn the_legacy_watch_prefix_is_for_get() {
+    for path in [
+        "/api/v1/watch/namespaces",
+        "/api/v1/watch/namespaces/default",
+        "/api/v1/watch/pods",
+        "/api/v1/watch/namespaces/default/pods/p",
+    ] {
+        check(path, &["HEAD", "POST", "PUT", "PATCH", "DELETE"].map(|method| (method, NO_METHOD))).await;
+    }
+    for path in [
+        "/api/v1/watch/namespaces/default/status",
+        "/api/v1/watch/namespaces/default/pods/p/status",
+        "/api/v1/watch/pods/p",
+        "/api/v1/watch/componentstatuses",
+        "/api/v1/proxy/namespaces/default/pods/p",
+    ] {
+        check(path, &["GET", "POST", "PUT", "PATCH", "DELETE"].map(|method| (method, NOWHERE))).await;
+    }
+}
+
+#[tokio::test]
+async fn a_path_that_no_handler_has_leads_nowhere() {
+    let rig = Rig::new().await;
+    for path in
+        ["//api/v1/pods", "/apis//v1/pods", "//apis/apps/v1/deployments", "/apis//v1/namespaces/default/pods"]
+    {
+        let reply = rig.get(path).await.expect(404);
+        assert_eq!(reply.body.str(), "404 page not found\n", "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_legacy_verb_without_a_resource_is_an_error() {
+    let rig = Rig::new().await;
+    for path in ["/api/v1/watch", "/apis/apps/v1/proxy?a=b"] {
+        let reply = rig.get(path).await.expect(500);
+        let problem = "failed to create RequestInfo: unable to determine kind and namespace from url";
+        assert_eq!(reply.body.str(), format!("Internal Server Error: \"{path}\": {problem}, {path}\n"));
+    }
+}

@@ -7,7 +7,7 @@ use mizzen_object::{Path, Status, Str, Value, Violations, json, value};
 use tokio::time::Instant;
 
 use super::mode::{Mode, node, service_account};
-use crate::access::request::Wanted;
+use crate::access::request::attributes;
 use crate::access::{Attributes, Reason, Resource, Target, forbidden};
 use crate::identity::{MASTERS, User};
 use crate::request::Request;
@@ -40,8 +40,7 @@ impl<'a> Attempt<'a> {
     /// The user that they may act as.
     pub(super) async fn check(&self, wanted: &User) -> Result<User, Status> {
         if self.is_constrained() {
-            let asked = Wanted::new(self.request);
-            let attributes = asked.attributes(self.request);
+            let attributes = attributes(self.request);
             let verb = format!("impersonate-on:{}:{}", self.mode.name(), attributes.verb);
             self.ask(&Attributes { user: &self.user, verb: &verb, ..attributes }).await?;
         }
