@@ -25,7 +25,7 @@ pub use authorizers::Authorizers;
 pub use configuration::{Authorization, ConfigurationError, Entry, Mode};
 pub(crate) use follow::follow;
 pub(crate) use refusal::{Refusal, forbidden, internal_error, no_html};
-pub(crate) use request::check;
+pub(crate) use request::{authorize, check};
 
 use std::fmt::{self, Debug, Display};
 use std::sync::Arc;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mizzen_object::Status;
 use tokio::time::Instant;
 
 use super::{Attributes, Decision, Reason, Refusal, Resource, Target, forbidden};
@@ -29,6 +30,17 @@ pub(crate) async fn check(server: &Inner, request: &Request) -> Result<(), Refus
         (true, _) => Ok(()),
         (false, Some(problem)) => Err(Refusal::Undecided(problem.into())),
         (false, None) => Err(Refusal::Forbidden(Box::new(forbidden(&attributes, &reason.to_string())))),
+    }
+}
+
+/// Authorizes what a request does besides its own verb. Kubernetes: withAuthorization (handlers/update.go).
+pub(crate) async fn authorize(server: &Inner, attributes: &Attributes<'_>) -> Result<(), Status> {
+    let decision = server.access.authorizers.authorize(attributes).await;
+    let reason = decision.reason();
+    match (decision.is_allowed(), reason.problem()) {
+        (true, _) => Ok(()),
+        (false, Some(problem)) => Err(Status::internal(problem)),
+        (false, None) => Err(forbidden(attributes, &reason.to_string())),
     }
 }
 

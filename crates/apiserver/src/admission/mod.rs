@@ -268,6 +268,9 @@ impl<'a> Checks<'a> {
             self.addresses.note(new, old);
         }
         let Some(new) = new else { return self.deletion(old).await };
+        if old.is_none() {
+            authorize_create(self.call).await?;
+        }
         for plugin in self.call.server.options.plugins.iter() {
             match plugin.validate {
                 Validate::Nothing => {}
@@ -300,6 +303,25 @@ impl<'a> Checks<'a> {
         self.addresses.follow(self.call).await;
         outcome
     }
+}
+
+/// Authorizes `create` where another verb makes an object: an apply or an update of a name that is not there.
+/// Kubernetes: handlers/patch.go and handlers/update.go, as a part of the validation of what is made.
+async fn authorize_create(call: &Call<'_>) -> Result<(), Status> {
+    let Call { server, request, path, .. } = call;
+    if request.info.verb() == "create" {
+        return Ok(());
+    }
+    let target = access::Target::Resource(access::Resource {
+        group: &path.group,
+        version: &path.version,
+        resource: &path.resource,
+        subresource: &path.subresource,
+        namespace: &path.namespace,
+        name: &path.name,
+        ..access::Resource::default()
+    });
+    access::authorize(server, &access::Attributes { user: &request.user, verb: "create", target }).await
 }
 
 /// What a plug-in is asked about, besides the object itself.

@@ -108,6 +108,51 @@ async fn an_index_that_was_left_behind_starts_again() {
     rig.call_as(joe, &[], "GET", CONFIG_MAPS, "").await.expect(403);
 }
 
+/// A definition of `things` in the group example.com.
+const THINGS: &str = r#"{"metadata":{"name":"things.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
+    "names":{"plural":"things","kind":"Thing"},"versions":[{"name":"v1","served":true,"storage":true,
+    "schema":{"openAPIV3Schema":{"type":"object"}}}]}}"#;
+
+#[tokio::test(start_paused = true)]
+async fn an_apply_or_update_that_creates_needs_create() {
+    let rig = Rig::new().await;
+    rig.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", THINGS).await.expect(201);
+    rig.post(ROLES, &role("r", r#""get","patch","update""#, "*", r#""*""#)).await.expect(201);
+    rig.post(ROLE_BINDINGS, &binding("b", "Role", "r", "jane")).await.expect(201);
+    let cases = [
+        ("APPLY", "", "v1", "ConfigMap", "configmaps"),
+        ("APPLY", "example.com", "v1", "Thing", "things"),
+        ("APPLY", "coordination.k8s.io", "v1", "Lease", "leases"),
+        ("PUT", "coordination.k8s.io", "v1", "Lease", "leases"),
+        ("PUT", "", "v1", "LimitRange", "limitranges"),
+    ];
+    for allowed in [false, true] {
+        for (method, group, version, kind, plural) in cases {
+            let (root, api_version) = match group {
+                "" => ("/api".to_string(), version.to_string()),
+                group => (format!("/apis/{group}"), format!("{group}/{version}")),
+            };
+            let name = method.to_lowercase();
+            let path = format!("{root}/{version}/namespaces/default/{plural}/{name}");
+            let body =
+                format!(r#"{{"apiVersion":"{api_version}","kind":"{kind}","metadata":{{"name":"{name}"}}}}"#);
+            let query = if method == "APPLY" { "?fieldManager=m" } else { "" };
+            let reply = as_jane(&rig, method, &format!("{path}{query}"), &body).await;
+            if allowed {
+                reply.expect(201);
+                continue;
+            }
+            let resource = if group.is_empty() { plural.to_string() } else { format!("{plural}.{group}") };
+            let why = format!(
+                r#"{resource} "{name}" is forbidden: User "jane" cannot create resource "{plural}" in API group "{group}" in the namespace "default""#
+            );
+            assert_eq!(reply.expect(403).message(), why);
+            rig.get(&path).await.expect(404);
+        }
+        rig.put(&format!("{ROLES}/r"), &role("r", r#""get","patch","update","create""#, "*", r#""*""#)).await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_named_object_is_read_whatever_the_watch_parameter_says() {
     let rig = Rig::new().await;
