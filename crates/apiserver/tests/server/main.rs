@@ -33,5 +33,6 @@ mod time;
 mod token_webhook;
 mod tokens;
 mod unfit;
+mod verb_matrix;
 mod watch;
 mod webhook;
