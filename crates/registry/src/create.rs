@@ -75,7 +75,7 @@ impl Registry {
         let now = self.timestamp();
         let context = options.user.context(Action::Create, &now);
         resource.kind().hooks.prepare(&mut object, None, &context);
-        validate_new(resource, &object, &context, violations, warnings)?;
+        validate_new(resource, &object, &context, violations, gate, warnings).await?;
         warnings.extend(resource.kind().hooks.warnings(&object, None, &context));
         gate.check(Some(&object), None).await?;
 
@@ -145,11 +145,12 @@ impl From<Status> for Refusal {
 }
 
 /// Refuses for all reasons at once; `violations` are those that are known already.
-fn validate_new(
+async fn validate_new(
     resource: &Resource,
     object: &Value,
-    context: &Context,
+    context: &Context<'_>,
     mut violations: Violations,
+    gate: &dyn Gate,
     warnings: &mut Vec<String>,
 ) -> Result<(), Status> {
     let kind = resource.judged();
@@ -161,6 +162,9 @@ fn validate_new(
         false => meta::native_object_meta(metadata, namespaced, kind.rules.name, &mut violations),
     }
     resource.kind().hooks.validate(object, None, context, &mut violations);
+    if let Some(authorized) = gate.authorize(object, None, &mut violations) {
+        authorized.await;
+    }
     warnings.append(&mut violations.1);
     if violations.is_empty() {
         meta::object_meta(metadata, namespaced, NameRule::PathSegment, &path, &mut violations);

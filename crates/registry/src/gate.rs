@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 
-use mizzen_object::{Status, Value};
+use mizzen_object::{Status, Value, Violations};
 
 /// A future in a box, as trait objects need it.
 pub type Future<'a, T> = Pin<Box<dyn std::future::Future<Output = T> + Send + 'a>>;
@@ -11,6 +11,18 @@ pub type Future<'a, T> = Pin<Box<dyn std::future::Future<Output = T> + Send + 'a
 pub trait Gate: Send + Sync {
     /// Lets `new` (none for a delete) take the place of `old` (none for a create), or refuses.
     fn check<'a>(&'a self, new: Option<&'a Value>, old: Option<&'a Value>) -> Future<'a, Result<(), Status>>;
+
+    /// Authorizes what `new` says beyond the verb of the request. Called after the kind's own validation, whose
+    /// `violations` it sees and adds to. None where there is nothing to authorize.
+    fn authorize<'a>(
+        &'a self,
+        new: &'a Value,
+        old: Option<&'a Value>,
+        violations: &'a mut Violations,
+    ) -> Option<Future<'a, ()>> {
+        let _ = (new, old, violations);
+        None
+    }
 }
 
 /// Lets everything through.

@@ -137,7 +137,7 @@ impl Registry {
                 count_generation(kind, &mut new, &old);
             }
             keep_times(&old, &mut new);
-            validate_change(resource, &new, &old, &context, violations, warnings)?;
+            validate_change(resource, &new, &old, &context, violations, gate, warnings).await?;
             warnings.extend(resource.kind().hooks.warnings(&new, Some(&old), &context));
         }
         gate.check(Some(&new), Some(&old)).await?;
@@ -221,12 +221,13 @@ fn unconditional(resource: &Resource, key: &Key) -> Status {
 }
 
 /// Refuses for all reasons at once; `violations` are those that are known already.
-fn validate_change(
+async fn validate_change(
     resource: &Resource,
     new: &Value,
     old: &Value,
-    context: &Context,
+    context: &Context<'_>,
     mut violations: Violations,
+    gate: &dyn Gate,
     warnings: &mut Vec<String>,
 ) -> Result<(), Status> {
     let kind = resource.judged();
@@ -240,6 +241,9 @@ fn validate_change(
         false => meta::native_object_meta_update(metadata, stored, &mut violations),
     }
     resource.kind().hooks.validate(new, Some(old), context, &mut violations);
+    if let Some(authorized) = gate.authorize(new, Some(old), &mut violations) {
+        authorized.await;
+    }
     warnings.append(&mut violations.1);
     if violations.is_empty() {
         return Ok(());

@@ -18,6 +18,7 @@ pub mod rbac;
 mod refusal;
 pub(crate) mod request;
 pub(crate) mod review;
+pub(crate) mod second;
 pub(crate) mod selector;
 pub mod webhook;
 

@@ -41,11 +41,11 @@ use std::sync::{Mutex, PoisonError};
 
 use mizzen_object::schema::Struct;
 use mizzen_object::validate::names;
-use mizzen_object::{GroupResource, GroupVersionKind, Status, Value};
+use mizzen_object::{GroupResource, GroupVersionKind, Status, Value, Violations};
 use mizzen_registry::{Future, Gate, Key, ListOptions, Selection};
 use tokio::time::Instant;
 
-use crate::access::{self, escalation};
+use crate::access::{self, escalation, second};
 use crate::audit::Layer;
 use crate::definitions;
 use crate::extend;
@@ -160,6 +160,15 @@ impl Gate for Checks<'_> {
             self.note_passed();
             Ok(())
         })
+    }
+
+    fn authorize<'a>(
+        &'a self,
+        new: &'a Value,
+        old: Option<&'a Value>,
+        violations: &'a mut Violations,
+    ) -> Option<Future<'a, ()>> {
+        second::authorize(self.call, new, old, violations)
     }
 }
 

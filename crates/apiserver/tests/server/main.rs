@@ -28,6 +28,7 @@ mod pod_security;
 mod policy;
 mod quota;
 mod race;
+mod second;
 mod service_account;
 mod time;
 mod token_webhook;

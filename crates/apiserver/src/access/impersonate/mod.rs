@@ -26,6 +26,7 @@ pub(crate) use counts::Counts;
 pub(crate) use mode::Habits;
 use mode::{Mode, is_only_a_name};
 use show::go_syntax;
+pub(super) use show::go_value;
 
 const USER: &str = "impersonate-user";
 const UID: &str = "impersonate-uid";

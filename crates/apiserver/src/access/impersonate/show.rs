@@ -1,4 +1,4 @@
-//! How does Go show a user to people who debug?
+//! How does Go show a user?
 
 use mizzen_object::{Value, json};
 
@@ -26,4 +26,28 @@ pub(super) fn go_syntax(user: &User) -> String {
     let groups = list(user.groups.iter().map(|group| json::quote(group)).collect());
     let (name, uid) = (json::quote(&user.name), json::quote(&user.uid));
     format!("&user.DefaultInfo{{Name:{name}, UID:{uid}, Groups:{groups}, Extra:{extra}}}")
+}
+
+/// A user as Go's `%v` shows one.
+pub(in crate::access) fn go_value(user: &User) -> String {
+    let mut extra: Vec<(&str, &Value)> = user.extra.entries().collect();
+    extra.sort_by_key(|(key, _)| *key);
+    let values = |values: &Value| values.list().iter().map(Value::str).collect::<Vec<_>>().join(" ");
+    let extra: Vec<String> = extra.iter().map(|(key, list)| format!("{key}:[{}]", values(list))).collect();
+    format!("&{{{} {} [{}] map[{}]}}", user.name, user.uid, user.groups.join(" "), extra.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mizzen_object::value;
+
+    #[test]
+    fn a_user_is_shown_as_go_shows_a_struct() {
+        let jane = User { name: "jane".into(), ..User::default() };
+        assert_eq!(go_value(&jane), "&{jane  [] map[]}");
+        let extra = value!({ "b": ["1", "2"], "a": ["x"] });
+        let jane = User { uid: "7".into(), groups: vec!["dev".into(), "ops".into()], extra, ..jane };
+        assert_eq!(go_value(&jane), "&{jane 7 [dev ops] map[a:[x] b:[1 2]]}");
+    }
 }

@@ -1,0 +1,50 @@
+//! Second checks: the authorization that a request needs beyond its own verb, because of what it writes or opens.
+//!
+//! Kubernetes: strategies that hold an authorizer (pkg/registry). What they refuse is a violation of validation, beside
+//! those of the kind. Second checks that upstream has at other places are there, too: `escalation` and `impersonate`
+//! beside this folder, certificates and node tokens in `admission`. `docs/threat-model.md` has the list of all.
+
+mod parameters;
+
+use mizzen_object::{Value, Violations};
+use mizzen_registry::Future;
+
+use super::{Attributes, Decision, Resource, Target};
+use crate::verbs::Call;
+
+/// Authorizes what `new` says. Adds to the `violations` of the kind's validation; none where nothing has to be asked.
+pub(crate) fn authorize<'a>(
+    call: &'a Call<'a>,
+    new: &'a Value,
+    old: Option<&'a Value>,
+    violations: &'a mut Violations,
+) -> Option<Future<'a, ()>> {
+    let (kind, write) = (call.resource.kind(), Write { call, new, old });
+    match (kind.gvk.group.as_str(), kind.plural.as_str(), call.path.subresource.as_str()) {
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies" | "mutatingadmissionpolicies", "") => {
+            Some(Box::pin(parameters::authorize_policy(write, violations)))
+        }
+        (
+            "admissionregistration.k8s.io",
+            "validatingadmissionpolicybindings" | "mutatingadmissionpolicybindings",
+            "",
+        ) => Some(Box::pin(parameters::authorize_binding(write, violations))),
+        _ => None,
+    }
+}
+
+/// A write, after its kind's validation.
+struct Write<'a> {
+    call: &'a Call<'a>,
+    new: &'a Value,
+    old: Option<&'a Value>,
+}
+
+impl Write<'_> {
+    /// What the authorizers say to another verb on another resource.
+    async fn authorize(&self, verb: &str, resource: Resource<'_>) -> Decision {
+        let Call { server, request, .. } = self.call;
+        let attributes = Attributes { user: &request.user, verb, target: Target::Resource(resource) };
+        server.access.authorizers.authorize(&attributes).await
+    }
+}
