@@ -116,3 +116,51 @@ async fn loops_that_run_alone_do_what_they_do_beside_the_server() {
     assert!(!lease.expect(200).json()["spec"]["holderIdentity"].as_str().unwrap().is_empty());
     process.stop().await;
 }
+
+/// The scheduler allocates and reserves, a loop gives back: both write what only those may who bind claims.
+#[tokio::test]
+async fn devices_are_allocated_and_given_back_under_the_roles_of_upstream() {
+    const CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
+    const PODS: &str = "/api/v1/namespaces/default/pods";
+    let process = Home::in_memory().whole().start().await;
+    let client = process.admin().await;
+    let mut nodes = client.watch("/api/v1/nodes?watch=true").await;
+    let node = timeout(PATIENCE, nodes.next()).await.expect("a node comes").unwrap();
+    let node = node["object"]["metadata"]["name"].as_str().unwrap().to_owned();
+    let class = json!({"metadata": {"name": "gpu"}, "spec": {}});
+    client.post("/apis/resource.k8s.io/v1/deviceclasses", class.to_string()).await.expect(201);
+    let pool = json!({"name": node, "generation": 1, "resourceSliceCount": 1});
+    let slice = json!({
+        "metadata": {"name": "s"},
+        "spec": {"driver": "gpu.example.com", "pool": pool, "nodeName": node, "devices": [{"name": "d"}]},
+    });
+    client.post("/apis/resource.k8s.io/v1/resourceslices", slice.to_string()).await.expect(201);
+    let request = json!({"name": "r", "exactly": {"deviceClassName": "gpu"}});
+    let claim = json!({"metadata": {"name": "c"}, "spec": {"devices": {"requests": [request]}}});
+    client.post(CLAIMS, claim.to_string()).await.expect(201);
+    let pod = json!({
+        "metadata": {"name": "p"},
+        "spec": {
+            "containers": [{"name": "c", "image": "i"}],
+            "resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}],
+        },
+    });
+    client.post(PODS, pod.to_string()).await.expect(201);
+    let mut claims = client.watch(&format!("{CLAIMS}?watch=true")).await;
+    let mut until = async |is_allocated: bool, is_reserved: bool| {
+        let seen = async {
+            loop {
+                let claim = claims.next().await.expect("the watch goes on")["object"].clone();
+                let (allocation, users) = (&claim["status"]["allocation"], &claim["status"]["reservedFor"]);
+                if (!allocation.is_null(), !users.is_null()) == (is_allocated, is_reserved) {
+                    return;
+                }
+            }
+        };
+        timeout(PATIENCE, seen).await.expect("the claim comes to be so");
+    };
+    until(true, true).await;
+    client.call("DELETE", &format!("{PODS}/p?gracePeriodSeconds=0"), "").await.expect(200);
+    until(false, false).await;
+    process.stop().await;
+}

@@ -135,7 +135,7 @@ impl<'a> Attempt<'a> {
         access.impersonations.asked(self.mode, decision.is_allowed(), started.elapsed());
         match decision.is_allowed() {
             true => Ok(()),
-            false => Err(forbidden(attributes, &words(decision.reason()))),
+            false => Err(forbidden(attributes, &denial(decision.reason()))),
         }
     }
 
@@ -149,8 +149,8 @@ fn version() -> Resource<'static> {
     Resource { version: "v1", ..Resource::default() }
 }
 
-/// Why not: what went wrong, and the reason.
-fn words(reason: &Reason) -> String {
+/// Why authorizers did not allow something: what went wrong, and the reason.
+pub(in crate::access) fn denial(reason: &Reason) -> String {
     let text = reason.to_string();
     match reason.problem() {
         None => text,

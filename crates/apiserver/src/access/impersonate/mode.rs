@@ -57,11 +57,7 @@ impl Mode {
     pub(super) fn fits(self, user: &User, wanted: &User) -> bool {
         let (node, account) = (node(&wanted.name), service_account(&wanted.name));
         match self {
-            Mode::AssociatedNode => {
-                let own = user.extra["authentication.kubernetes.io/node-name"].list();
-                let runs_on = matches!(own, [own] if node == Some(own.str()));
-                is_only_a_name(wanted) && service_account(&user.name).is_some() && runs_on
-            }
+            Mode::AssociatedNode => is_only_a_name(wanted) && node.is_some() && node == associated_node(user),
             Mode::ArbitraryNode => is_only_a_name(wanted) && node.is_some(),
             Mode::ServiceAccount => is_only_a_name(wanted) && account.is_some(),
             Mode::UserInfo => node.is_none() && account.is_none(),
@@ -99,6 +95,15 @@ pub(super) fn is_only_a_name(user: &User) -> bool {
 pub(super) fn node(name: &str) -> Option<&str> {
     let node = name.strip_prefix("system:node:")?;
     names::is_dns1123_subdomain(node).is_empty().then_some(node)
+}
+
+/// The node on which a service account runs, as its token says.
+pub(in crate::access) fn associated_node(user: &User) -> Option<&str> {
+    service_account(&user.name)?;
+    match user.extra["authentication.kubernetes.io/node-name"].list() {
+        [node] if names::is_dns1123_subdomain(node.str()).is_empty() => Some(node.str()),
+        _ => None,
+    }
 }
 
 /// The namespace and name in `system:serviceaccount:NAMESPACE:NAME`.

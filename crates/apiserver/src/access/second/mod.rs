@@ -4,6 +4,7 @@
 //! those of the kind. Second checks that upstream has at other places are there, too: `escalation` and `impersonate`
 //! beside this folder, certificates and node tokens in `admission`. `docs/threat-model.md` has the list of all.
 
+mod devices;
 mod parameters;
 
 use mizzen_object::{Value, Violations};
@@ -29,6 +30,18 @@ pub(crate) fn authorize<'a>(
             "validatingadmissionpolicybindings" | "mutatingadmissionpolicybindings",
             "",
         ) => Some(Box::pin(parameters::authorize_binding(write, violations))),
+        // The specification does not change after it was created.
+        ("resource.k8s.io", "resourceclaims", "") if old.is_none() => {
+            devices::check_admin_access(&write, &new["spec"], violations);
+            None
+        }
+        ("resource.k8s.io", "resourceclaimtemplates", "") if old.is_none() => {
+            devices::check_admin_access(&write, &new["spec"]["spec"], violations);
+            None
+        }
+        ("resource.k8s.io", "resourceclaims", "status") => {
+            Some(Box::pin(devices::authorize_status(write, violations)))
+        }
         _ => None,
     }
 }

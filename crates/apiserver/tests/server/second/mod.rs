@@ -1,5 +1,6 @@
 //! Second checks: what a request needs besides its own verb, because of what it writes or opens.
 
+mod devices;
 mod parameters;
 
 use mizzen_apiserver::User;
