@@ -1,14 +1,16 @@
 //! What are browsers told? Which pages may ask this server, and that they come back by TLS alone.
 
+use std::sync::Arc;
+
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
-use mizzen_object::expression::{self, Regex};
+use mizzen_object::go_regexp::{self, Regexp};
 
 use crate::answer::{self, Answer};
 
 /// What browsers may do with our answers. The default is nothing that is not said.
 #[derive(Debug, Clone, Default)]
 pub struct Browsers {
-    origins: Vec<Regex>,
+    origins: Vec<Arc<Regexp>>,
     transport_security: Option<HeaderValue>,
 }
 
@@ -68,25 +70,26 @@ impl Browsers {
         }
         let origin = headers.get(header::ORIGIN)?;
         let text = String::from_utf8_lossy(origin.as_bytes());
-        let may = !text.is_empty() && self.origins.iter().any(|pattern| pattern.is_match(&text));
+        let may =
+            !text.is_empty() && self.origins.iter().any(|pattern| pattern.is_match(&text).unwrap_or(false));
         may.then_some(origin)
     }
 }
 
 /// An expression that says where a host begins and ends: else a page of `example.com.evil` would match (CVE-2022-1996).
-fn pattern(text: &str) -> Result<Regex, String> {
+fn pattern(text: &str) -> Result<Arc<Regexp>, String> {
     const INVALID: &str = "--cors-allowed-origins has an invalid regular expression";
     if text.is_empty() {
         return Err("empty value in --cors-allowed-origins".into());
     }
-    expression::check(text).map_err(|why| format!("{INVALID}: {why}"))?;
+    go_regexp::check(text).map_err(|why| format!("{INVALID}: {why}"))?;
     let is_pinned = ["^", "//"].iter().any(|start| text.contains(start))
         && ["$", ":"].iter().any(|end| text.contains(end));
     if !is_pinned {
         let why = "regular expression does not pin to start/end of host in the origin header";
         return Err(format!("{INVALID}: {why}"));
     }
-    expression::compile(text).ok_or_else(|| INVALID.into())
+    Ok(Regexp::new(text))
 }
 
 fn check_directive(directive: &str) -> Result<(), String> {

@@ -8,7 +8,7 @@ pub mod cel;
 pub mod custom;
 pub mod decode;
 pub mod default;
-pub mod expression;
+pub mod go_regexp;
 mod hooks;
 pub mod json;
 pub mod jsonpath;

@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use regex::Regex;
-
 use super::ast::{Call, Comprehension, Expr, ExprKind, Id, Literal};
 use super::estimate::{CallEstimate, Node, Sizes};
 use super::types::Type;
 use super::value::{Outcome, Value};
-use crate::Str;
+use crate::go_regexp::Regexp;
 
 /// A version of Kubernetes: `(1, 29)`.
 pub type Version = (u16, u16);
@@ -117,16 +115,15 @@ impl Overload {
 /// The place of a call in an expression, with what could be prepared for it.
 #[derive(Debug, Clone, Default)]
 pub struct Site {
-    pub(super) pattern: Option<(Str, Arc<Regex>)>,
+    pub(super) pattern: Option<Arc<Regexp>>,
 }
 
 impl Site {
-    /// The compiled form of a regular expression: prepared, if the overload said where it has one and it is a
-    /// literal.
-    pub fn regex(&self, pattern: &str) -> Result<Arc<Regex>, regex::Error> {
+    /// The regular expression of a pattern: known, if the overload said where it has one and it is a literal.
+    pub fn regexp(&self, pattern: &str) -> Arc<Regexp> {
         match &self.pattern {
-            Some((prepared, regex)) if prepared == pattern => Ok(regex.clone()),
-            _ => super::standard::regex(pattern).map(Arc::new),
+            Some(known) if known.pattern() == pattern => known.clone(),
+            _ => Regexp::recent(pattern),
         }
     }
 }

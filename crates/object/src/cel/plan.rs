@@ -11,9 +11,9 @@ use super::ast::{Call, Comprehension, Entry, Expr, ExprKind, FieldEntry, Select}
 use super::check::{Checked, Reference};
 use super::eval;
 use super::function::{Overload, Site};
-use super::standard;
 use super::value::{EvalError, Key, List, Map, Value};
 use crate::Str;
+use crate::go_regexp::{self, Regexp};
 
 /// A step of an evaluation.
 #[derive(Debug)]
@@ -288,13 +288,13 @@ fn fold_map(entries: Vec<(Plan, Plan, bool)>) -> Step {
     Ok(Map::new(values).map_or(Plan::Map(entries), |map| Plan::Constant(map.into())))
 }
 
-/// Compiles a regular expression that is a literal.
+/// Checks a regular expression that is a literal. It is compiled when it is first matched.
 fn site(overloads: &[Arc<Overload>], arguments: &[Plan]) -> Result<Site, EvalError> {
     let pattern = overloads.iter().find_map(|overload| overload.pattern);
     let pattern = pattern.and_then(|argument| arguments.get(argument));
     let Some(Plan::Constant(Value::String(pattern))) = pattern else { return Ok(Site::default()) };
-    let regex = standard::regex(pattern).map_err(|error| standard::regex_error(pattern, &error))?;
-    Ok(Site { pattern: Some((pattern.to_str(), Arc::new(regex))) })
+    go_regexp::check(pattern).map_err(|error| EvalError::new(error.to_string()))?;
+    Ok(Site { pattern: Some(Regexp::new(pattern)) })
 }
 
 const CONVERSIONS: [&str; 10] =

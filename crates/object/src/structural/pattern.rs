@@ -1,33 +1,35 @@
-//! A regular expression of a schema, compiled when it is first needed: most never are.
+//! A regular expression of a schema.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-use regex::Regex;
-
-use crate::expression;
+use crate::go_regexp::{ParseError, Regexp};
 use crate::value::Str;
 
-/// A regular expression.
+/// A regular expression, compiled when it is first matched: most never are.
 #[derive(Debug)]
 pub(crate) struct Pattern {
     /// As it was written.
     pub text: Str,
-    compiled: OnceLock<Option<Box<Regex>>>,
+    regexp: OnceLock<Arc<Regexp>>,
 }
 
 impl Pattern {
     pub fn new(text: &str) -> Pattern {
-        Pattern { text: text.into(), compiled: OnceLock::new() }
+        Pattern { text: text.into(), regexp: OnceLock::new() }
     }
 
     /// One that is written in the program.
     pub const fn fixed(text: &'static str) -> Pattern {
-        Pattern { text: Str::new_static(text), compiled: OnceLock::new() }
+        Pattern { text: Str::new_static(text), regexp: OnceLock::new() }
     }
 
     /// Whether it is found in `value`; never, if it is no regular expression.
     pub fn is_match(&self, value: &str) -> bool {
-        let compiled = self.compiled.get_or_init(|| expression::compile(&self.text).map(Box::new));
-        compiled.as_ref().is_some_and(|regex| regex.is_match(value))
+        self.try_match(value).unwrap_or(false)
+    }
+
+    /// The same, or why it is no regular expression.
+    pub fn try_match(&self, value: &str) -> Result<bool, ParseError> {
+        self.regexp.get_or_init(|| Regexp::new(&self.text)).is_match(value)
     }
 }

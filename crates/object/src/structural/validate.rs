@@ -164,8 +164,13 @@ impl Validator<'_> {
                     outcome.invalid(self.field(), &json::quote(text), &detail);
                     break;
                 }
-                Check::Pattern(pattern) if !pattern.is_match(text) => {
-                    let detail = format!("{path} in body should match '{}'", pattern.text);
+                Check::Pattern(pattern) => {
+                    let wanted = match pattern.try_match(text) {
+                        Ok(true) => continue,
+                        Ok(false) => pattern.text.to_string(),
+                        Err(error) => format!("{}, but pattern is invalid: {error}", pattern.text),
+                    };
+                    let detail = format!("{path} in body should match '{wanted}'");
                     outcome.invalid(self.field(), &json::quote(text), &detail);
                     break;
                 }

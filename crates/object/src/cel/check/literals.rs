@@ -6,6 +6,7 @@ use crate::cel::ast::{Expr, ExprKind, Literal};
 use crate::cel::parse::{Issue, Parsed};
 use crate::cel::types::Type;
 use crate::cel::{library, standard};
+use crate::go_regexp;
 
 /// Everything that is wrong with literals.
 pub(super) fn check(checked: &Checked, parsed: &Parsed) -> Vec<Issue> {
@@ -35,7 +36,7 @@ fn is_valid(function: &str, text: &str) -> bool {
     match function {
         "duration" => standard::parse_duration(text).is_ok(),
         "timestamp" => standard::parse_timestamp(text).is_ok(),
-        _ => standard::regex(text).is_ok(),
+        _ => go_regexp::check(text).is_ok(),
     }
 }
 

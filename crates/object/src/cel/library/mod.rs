@@ -33,7 +33,7 @@ mod tests;
 mod url;
 
 use super::function::Library;
-use super::standard::{self, compare, equal, regex_error, to_text};
+use super::standard::{self, compare, equal, to_text};
 use super::value::{EvalError, List, Opaque, Value};
 
 pub use authorizer::{Authorize, Decision, Question, Resource, Subject, Target, authorizer, resource_check};

@@ -1,6 +1,6 @@
 //! What in a text matches a regular expression?
 
-use super::{cost, int, regex_error, text, texts};
+use super::{cost, int, text, texts};
 use crate::cel::{
     CallEstimate, EvalError, Library, Node, Outcome, REGEX, Range, Site, Sizing, TRAVERSAL, Type, Value,
 };
@@ -40,10 +40,10 @@ fn find_all<'a>(site: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
 
 fn matches(site: &Site, arguments: &[Value], limit: usize) -> Result<Vec<String>, EvalError> {
     let (whole, pattern) = (text(arguments, 0)?, text(arguments, 1)?);
-    let regex = site
-        .regex(pattern)
-        .map_err(|error| EvalError::new(format!("Illegal regex: {}", regex_error(pattern, &error))))?;
-    Ok(regex.find_iter(whole).take(limit).map(|found| found.as_str().to_owned()).collect())
+    let regexp = site.regexp(pattern);
+    let found = regexp.find_all(whole, limit);
+    let found = found.map_err(|error| EvalError::new(format!("Illegal regex: {error}")))?;
+    Ok(found.into_iter().map(str::to_owned).collect())
 }
 
 fn search_cost(arguments: &[Value], _: &Value) -> u64 {

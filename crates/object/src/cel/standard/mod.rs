@@ -5,7 +5,6 @@ mod compare;
 mod convert;
 mod cost;
 mod index;
-mod pattern;
 mod text;
 mod time;
 mod zone;
@@ -18,7 +17,6 @@ pub(super) use compare::{compare, equal};
 pub(super) use convert::{parse_duration, parse_timestamp, show, to_text, written_offset};
 pub(super) use cost::{call_cost, comparison_cost};
 pub(super) use index::{missing, qualify};
-pub(super) use pattern::{regex, regex_error};
 
 /// The language itself, in parts that came with different versions.
 pub(super) fn libraries() -> Vec<Library> {

@@ -1,6 +1,6 @@
 //! Is a text part of another?
 
-use super::{cost, pattern};
+use super::cost;
 use crate::cel::function::{Function, Overload, Run, Site};
 use crate::cel::types::Type;
 use crate::cel::value::{EvalError, Outcome, Value};
@@ -55,6 +55,6 @@ fn matches<'a>(site: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     let [Value::String(text), Value::String(pattern)] = arguments else {
         return Err(EvalError::no_such_overload());
     };
-    let regex = site.regex(pattern).map_err(|error| pattern::regex_error(pattern, &error))?;
-    Ok(Value::Bool(regex.is_match(text)))
+    let matches = site.regexp(pattern).is_match(text);
+    matches.map(Value::Bool).map_err(|error| EvalError::new(error.to_string()))
 }

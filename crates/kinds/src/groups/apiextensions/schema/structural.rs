@@ -1,6 +1,6 @@
 //! Is a schema structural?
 
-use mizzen_object::{Path, Value, Violations, expression};
+use mizzen_object::{Path, Value, Violations, go_regexp};
 
 use super::nested;
 
@@ -153,10 +153,10 @@ fn is_plain_metadata(metadata: &Value) -> bool {
     metadata.entries().all(plain)
 }
 
-/// A pattern must be one that Go can read.
+/// A pattern must be one that Go can read. It is parsed and not compiled.
 pub(super) fn pattern(schema: &Value, path: &Path, violations: &mut Violations) {
     let text = schema["pattern"].str();
-    if let Err(error) = expression::check(text) {
+    if let Err(error) = go_regexp::check(text) {
         let detail = format!("must be a valid regular expression, but isn't: {error}");
         violations.invalid(path.child("pattern"), text, &detail);
     }
