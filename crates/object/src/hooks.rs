@@ -80,6 +80,11 @@ pub trait Hooks: Send + Sync {
     fn validate(&self, _new: &Value, _old: Option<&Value>, _context: &Context, _violations: &mut Violations) {
     }
 
+    /// How much work [`Hooks::validate`] may be at most, in steps of a search: some nanoseconds each.
+    fn validation_cost(&self, _new: &Value) -> u64 {
+        0
+    }
+
     /// Rules that only this version has, on an object that is not yet turned into the stored version: what
     /// would not be seen of it there.
     fn validate_unconverted(&self, _new: &Value, _violations: &mut Violations) {}

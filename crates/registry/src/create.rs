@@ -9,6 +9,7 @@ use mizzen_store::{Expect, Write, WriteError};
 use crate::encode::Owners;
 use crate::prepare::reset_for_create;
 use crate::status::refused;
+use crate::validate::validate;
 use crate::{Gate, Key, Object, Registry, Resource, encode, parse_version};
 
 /// How often a generated name that is taken is replaced by another.
@@ -161,7 +162,7 @@ async fn validate_new(
         true => meta::object_meta(metadata, namespaced, kind.rules.name, &path, &mut violations),
         false => meta::native_object_meta(metadata, namespaced, kind.rules.name, &mut violations),
     }
-    resource.kind().hooks.validate(object, None, context, &mut violations);
+    let mut violations = validate(resource, object, None, context, violations).await;
     if let Some(authorized) = gate.authorize(object, None, &mut violations) {
         authorized.await;
     }

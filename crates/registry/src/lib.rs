@@ -22,6 +22,7 @@ mod resource;
 mod status;
 mod token;
 mod update;
+mod validate;
 mod version;
 mod watch;
 

@@ -9,6 +9,7 @@ use crate::create::check_kind;
 use crate::encode::{Owners, same};
 use crate::prepare::{count_generation, reset_for_update};
 use crate::status::{MODIFIED, refused};
+use crate::validate::validate;
 use crate::{Change, CreateOptions, Gate, Key, Object, Registry, Resource, encode, parse_version};
 
 /// How an object is changed.
@@ -240,7 +241,7 @@ async fn validate_change(
         true => meta::object_meta_update(metadata, stored, &path, &mut violations),
         false => meta::native_object_meta_update(metadata, stored, &mut violations),
     }
-    resource.kind().hooks.validate(new, Some(old), context, &mut violations);
+    let mut violations = validate(resource, new, Some(old), context, violations).await;
     if let Some(authorized) = gate.authorize(new, Some(old), &mut violations) {
         authorized.await;
     }

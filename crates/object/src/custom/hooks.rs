@@ -36,6 +36,10 @@ impl Hooks for Custom {
         self.schema.validate_rules(new, old, violations);
     }
 
+    fn validation_cost(&self, new: &Value) -> u64 {
+        self.schema.validation_cost(new)
+    }
+
     fn warnings(&self, new: &Value, old: Option<&Value>, context: &Context) -> Vec<String> {
         if context.action == Action::Status {
             return Vec::new();

@@ -10,6 +10,7 @@
 
 mod alternatives;
 mod correlate;
+mod cost;
 mod default;
 mod embedded;
 mod field_path;
@@ -32,7 +33,10 @@ pub use format::is_known_format;
 pub(crate) use node::{ListType, Node};
 pub use rules::{BUDGET, Rule, Verdict, examine};
 
+use std::sync::OnceLock;
+
 use crate::value::Value;
+use cost::PatternSizes;
 
 /// A compiled schema.
 #[derive(Debug)]
@@ -44,6 +48,8 @@ pub struct Structural {
     rules: bool,
     embedded: bool,
     distinct: bool,
+    /// What its regular expressions take; found out when an object first comes by.
+    patterns: OnceLock<PatternSizes>,
 }
 
 impl Structural {
@@ -56,6 +62,7 @@ impl Structural {
             rules: root.has_rules(),
             embedded: root.any(&Node::is_embedded),
             distinct: root.any(&|node| matches!(node.list, ListType::Set | ListType::Map)),
+            patterns: OnceLock::new(),
             root,
         }
     }

@@ -227,7 +227,8 @@ impl Node {
         node
     }
 
-    fn below(&self) -> impl Iterator<Item = &Node> {
+    /// The nodes directly below; not the alternatives of `anyOf` and the like.
+    pub fn below(&self) -> impl Iterator<Item = &Node> {
         let properties = self.properties.iter().map(|(_, node)| node);
         properties.chain(self.items()).chain(self.additional())
     }

@@ -55,6 +55,7 @@ pub(super) fn validate_versions(spec: &Value, old: Option<&Value>, path: &Path, 
         violations.invalid(path, shown(spec), "must have exactly one version marked as storage version");
     }
     validate_first(versions, violations);
+    schema::validate_sizes(spec, old, &path, violations);
 }
 
 /// Every version has a schema, unless the old definition did without.

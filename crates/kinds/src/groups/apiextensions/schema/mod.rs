@@ -10,10 +10,12 @@ mod expressions;
 mod list;
 mod nested;
 mod openapi;
+mod patterns;
 mod shown;
 mod structural;
 mod walk;
 
+pub(super) use patterns::validate_sizes;
 pub(super) use structural::unsupported;
 pub(super) use walk::{any, unknown_formats};
 

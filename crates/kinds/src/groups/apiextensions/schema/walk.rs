@@ -12,7 +12,7 @@ pub(in super::super) fn any(schema: &Value, test: &dyn Fn(&Value) -> bool) -> bo
 }
 
 /// The schemas directly inside one.
-fn below(schema: &Value) -> impl Iterator<Item = &Value> {
+pub(super) fn below(schema: &Value) -> impl Iterator<Item = &Value> {
     let one = ["items", "not", "additionalProperties", "additionalItems"];
     let many = ["items", "allOf", "anyOf", "oneOf"];
     let named = ["properties", "patternProperties", "definitions", "dependencies"];

@@ -1,0 +1,42 @@
+//! What a kind's hooks say is wrong with an object, without holding up other requests.
+
+use std::panic;
+
+use mizzen_object::{Context, Value, Violations, Who};
+use tokio::runtime::Handle;
+use tokio::task;
+
+use crate::Resource;
+
+/// The most work that is done on a thread of the runtime, in steps as [`mizzen_object::Hooks::validation_cost`] counts
+/// them: some tens of milliseconds at worst.
+const MAX_INLINE_COST: u64 = 10_000_000;
+
+/// Runs a kind's validation; on a thread of its own if it may take long.
+pub(crate) async fn validate(
+    resource: &Resource,
+    new: &Value,
+    old: Option<&Value>,
+    context: &Context<'_>,
+    mut violations: Violations,
+) -> Violations {
+    let hooks = &resource.kind().hooks;
+    if hooks.validation_cost(new) <= MAX_INLINE_COST || Handle::try_current().is_err() {
+        hooks.validate(new, old, context, &mut violations);
+        return violations;
+    }
+    let (hooks, new, old) = (hooks.clone(), new.clone(), old.cloned());
+    let (action, now) = (context.action, context.now.to_owned());
+    let user = Who {
+        name: context.user.into(),
+        groups: context.groups.to_vec(),
+        uid: context.uid.into(),
+        extra: context.extra.clone(),
+    };
+    let run = move || {
+        hooks.validate(&new, old.as_ref(), &user.context(action, &now), &mut violations);
+        violations
+    };
+    // A panic is the request's, wherever it happened.
+    task::spawn_blocking(run).await.unwrap_or_else(|error| panic::resume_unwind(error.into_panic()))
+}
