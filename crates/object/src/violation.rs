@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fmt;
 
 use crate::json;
+use crate::patch::go_float;
 use crate::value::Value;
 
 /// A place in an object: `spec.containers[0].name`. Built on the stack while walking down.
@@ -232,6 +233,7 @@ fn join(title: &str, detail: &str) -> String {
 pub fn show(value: &Value) -> String {
     match value {
         Value::String(text) => json::quote(text),
+        Value::Number(_) => go_float(value.as_f64().unwrap_or_default()),
         other => json::to_string(other),
     }
 }

@@ -178,7 +178,11 @@ pub(crate) fn apply_patch(
 
 fn merge_document(patch: &Bytes) -> Result<Value, Status> {
     let refuse = |problem: String| Status::bad_request(format!("error decoding patch: {problem}"));
-    match json::parse(patch).map_err(|error| refuse(error.to_string()))? {
+    let document = json::parse(patch).map_err(|error| refuse(error.to_string()))?;
+    if let Some(literal) = json::overflow(&document) {
+        return Err(refuse(json::overflow_error(literal)));
+    }
+    match document {
         document @ Value::Map(_) => Ok(document),
         Value::Null => Err(Status::bad_request("Invalid JSON Patch")),
         other => {
@@ -192,6 +196,9 @@ fn merge_document(patch: &Bytes) -> Result<Value, Status> {
 
 fn strategic(root: &Struct, patch: &Bytes, mut value: Value) -> Result<Outcome, Status> {
     let mut document = json::parse(patch).map_err(|error| Status::bad_request(error.to_string()))?;
+    if let Some(literal) = json::overflow(&document) {
+        return Err(Status::bad_request(json::overflow_error(literal)));
+    }
     let complaints = repeated_keys(patch);
     strategic_merge(root, &mut value, &mut document).map_err(|error| match error {
         StrategicError::BadRequest(message) => Status::bad_request(message),

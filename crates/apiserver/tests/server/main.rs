@@ -24,6 +24,7 @@ mod large;
 mod legacy;
 mod list;
 mod nodes;
+mod numbers;
 mod patterns;
 mod pod_security;
 mod policy;

@@ -16,7 +16,7 @@ impl Decoder<'_> {
             (Shape::Bool, b't' | b'f') => *slot = Value::Bool(self.scanner.bool()?),
             (Shape::String, b'"') => *slot = Value::String(self.scanner.string()?),
             (Shape::Int32 | Shape::Int64, b'-' | b'0'..=b'9') => self.int(ty, slot)?,
-            (Shape::Float, b'-' | b'0'..=b'9') => *slot = float(self.scanner.number()?),
+            (Shape::Float, b'-' | b'0'..=b'9') => self.float(ty, slot)?,
             (Shape::Bytes, b'"') => self.bytes(slot)?,
             (Shape::Time | Shape::MicroTime | Shape::Duration, b'"') => self.moment(ty, slot)?,
             (Shape::Quantity, _) => self.quantity(first, slot)?,
@@ -37,6 +37,18 @@ impl Decoder<'_> {
         match literal.parse::<i64>() {
             Ok(int) if fits(ty, int) => *slot = Value::Int(int),
             _ => self.mismatch(format_args!("number {literal}"), &ty.go),
+        }
+        Ok(())
+    }
+
+    fn float(&mut self, ty: &Type, slot: &mut Value) -> Result<(), SyntaxError> {
+        let literal = self.scanner.number()?;
+        match json::free_number(literal) {
+            Some(mut number) => {
+                json::rewrite(&mut number);
+                *slot = number;
+            }
+            None => self.mismatch(format_args!("number {literal}"), &ty.go),
         }
         Ok(())
     }
@@ -104,14 +116,6 @@ impl Decoder<'_> {
 
 fn fits(ty: &Type, int: i64) -> bool {
     matches!(ty.shape, Shape::Int64) || i32::try_from(int).is_ok()
-}
-
-pub(super) fn float(literal: &str) -> Value {
-    match (json::number(literal), literal.parse::<f64>()) {
-        (value @ Value::Int(_), _) => value,
-        (_, Ok(number)) => json::number(&json::write_number(number)),
-        (value, Err(_)) => value,
-    }
 }
 
 /// Go names the first byte that it could not use.

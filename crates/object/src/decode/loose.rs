@@ -6,7 +6,6 @@
 
 use std::collections::HashSet;
 
-use super::literal::float;
 use super::{DecodeError, Decoded, Decoder};
 use crate::json::{self, SyntaxError};
 use crate::patch::{go_text, go_type};
@@ -28,6 +27,9 @@ pub(super) fn decode(ty: &Struct, rest: &Structural, text: &[u8]) -> Result<Deco
         }
     };
     decoder.scanner.end()?;
+    if let Some(error) = decoder.first_error {
+        return Err(DecodeError::Type(error));
+    }
     let mut complaints = decoder.complaints;
     let unknown = shape(ty, rest, value.make_map()).map_err(DecodeError::Type)?;
     complaints.extend(unknown.iter().map(|path| format!("unknown field {}", json::quote(path))));
@@ -67,7 +69,14 @@ impl Decoder<'_> {
         match self.scanner.peek()? {
             b'{' => self.loose_map(),
             b'[' => self.loose_list(),
-            b'-' | b'0'..=b'9' => Ok(float(self.scanner.number()?)),
+            b'-' | b'0'..=b'9' => {
+                let literal = self.scanner.number()?;
+                let number = json::free_number(literal);
+                if number.is_none() {
+                    self.fail(json::overflow_error(literal));
+                }
+                Ok(number.unwrap_or_default())
+            }
             _ => json::read(&mut self.scanner),
         }
     }

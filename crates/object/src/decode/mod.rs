@@ -134,8 +134,18 @@ impl Decoder<'_> {
             }
             (Shape::Map(item), b'{') => self.map(item, slot),
             (Shape::List(item), b'[') => self.list(item, slot),
-            (Shape::Raw | Shape::Json, _) => {
+            (Shape::Raw, _) => {
                 *slot = json::read(&mut self.scanner)?;
+                Ok(())
+            }
+            // Kubernetes: it is turned into loose values and back.
+            (Shape::Json, _) => {
+                let mut value = json::read(&mut self.scanner)?;
+                if let Some(literal) = json::overflow(&value) {
+                    self.fail(json::overflow_error(literal));
+                }
+                json::rewrite(&mut value);
+                *slot = value;
                 Ok(())
             }
             (Shape::Struct(_) | Shape::Map(_) | Shape::List(_) | Shape::Or(..), _) => {

@@ -61,7 +61,10 @@ impl Converter {
             (Shape::Struct(inner), value) => self.structure(inner, value),
             (Shape::Map(item), value) => self.map(item, value),
             (Shape::List(item), value) => self.list(item, value),
-            (Shape::Raw | Shape::Json, value) => Ok(rewritten(value)),
+            (Shape::Raw | Shape::Json, mut value) => {
+                json::rewrite(&mut value);
+                Ok(value)
+            }
             (Shape::Or(or, inner), value) => alternative(*or, inner, value),
             (_, value) => scalar(ty, value),
         }
@@ -127,20 +130,6 @@ impl Converter {
         let result = convert(self);
         self.path.truncate(length);
         result
-    }
-}
-
-/// Kubernetes: what is kept as it came is written as JSON once more on this road.
-fn rewritten(value: Value) -> Value {
-    match value {
-        Value::Map(map) => {
-            let mut map: Map = map.into_iter().map(|(key, value)| (key, rewritten(value))).collect();
-            map.sort();
-            Value::Map(map)
-        }
-        Value::List(items) => items.into_iter().map(rewritten).collect::<Vec<_>>().into(),
-        Value::Number(_) => value.as_f64().map_or(value, |number| json::number(&json::write_number(number))),
-        other => other,
     }
 }
 

@@ -83,6 +83,71 @@ pub fn number(literal: &str) -> Value {
     }
 }
 
+/// A number literal as Go reads it where no type is declared: a whole number if it is written as one and fits 64 bits,
+/// a float otherwise. A float keeps being one though it may be whole: `1.0` is written `1` and differs from `1`.
+/// None if it is beyond both.
+pub fn free_number(literal: &str) -> Option<Value> {
+    if let Ok(int) = literal.parse() {
+        return Some(Value::Int(int));
+    }
+    let float: f64 = literal.parse().ok()?;
+    float.is_finite().then(|| Value::Number(written(float)))
+}
+
+/// The first number in a value that no float can hold, as it is written. Go refuses to read it where no type is
+/// declared.
+pub fn overflow(value: &Value) -> Option<&str> {
+    match value {
+        Value::Number(literal) => free_number(literal).is_none().then_some(&**literal),
+        Value::List(items) => items.iter().find_map(overflow),
+        Value::Map(map) => map.values().find_map(overflow),
+        _ => None,
+    }
+}
+
+/// Go's error about such a number.
+pub fn overflow_error(literal: &str) -> String {
+    format!("json: cannot unmarshal number {literal} into Go value of type float64")
+}
+
+/// Brings a value of no declared type into the form in which Go writes it: maps sorted, floats in their shortest form.
+pub fn normalize(value: &mut Value) {
+    match value {
+        Value::Map(map) => {
+            map.sort();
+            map.values_mut().for_each(normalize);
+        }
+        Value::List(items) => items.iter_mut().for_each(normalize),
+        Value::Number(literal) => {
+            if let Some(float) = literal.parse().ok().filter(|float: &f64| float.is_finite()) {
+                *literal = written(float);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The same, and as Go reads it again: a float that is whole has become a whole number.
+pub fn rewrite(value: &mut Value) {
+    match value {
+        Value::Map(map) => {
+            map.sort();
+            map.values_mut().for_each(rewrite);
+        }
+        Value::List(items) => items.iter_mut().for_each(rewrite),
+        Value::Number(_) => {
+            normalize(value);
+            *value = number(&to_string(value));
+        }
+        _ => {}
+    }
+}
+
+/// Negative zero is read as zero again, so it is written so.
+fn written(float: f64) -> Box<str> {
+    write_number(if float == 0.0 { 0.0 } else { float }).into()
+}
+
 fn read_map(scanner: &mut Scanner) -> Result<Map, SyntaxError> {
     let mut map = Map::default();
     scanner.open_map()?;

@@ -87,16 +87,15 @@ fn escape(text: &[u8], last: u8) -> Option<(&'static [u8], usize)> {
     Some((escape, 1))
 }
 
-/// A float as Go's encoder writes it: shortest digits, an exponent only for the very small and large.
+/// A float as Go's encoder writes it: shortest digits, an exponent only for the very small and large. It must be
+/// finite: JSON has no other numbers.
 pub fn write_number(number: f64) -> String {
     let magnitude = number.abs();
-    if magnitude != 0.0 && !(1e-6..1e21).contains(&magnitude) {
-        let text = format!("{number:e}");
-        let (digits, exponent) = text.split_once('e').expect("the exponent form has one");
-        let sign = if exponent.starts_with('-') { '-' } else { '+' };
-        return format!("{digits}e{sign}{:0>2}", exponent.trim_start_matches('-'));
+    if magnitude == 0.0 || (1e-6..1e21).contains(&magnitude) {
+        return format!("{number}");
     }
-    format!("{number}")
+    let text = format!("{number:e}");
+    if text.contains("e-") { text } else { text.replacen('e', "e+", 1) }
 }
 
 /// Text in quotation marks as Go's `%q` prints it, which messages use.

@@ -13,6 +13,7 @@ mod walk;
 mod tests;
 
 use crate::json;
+use crate::patch::go_float;
 use crate::value::{Str, Value};
 
 /// A parsed template.
@@ -124,14 +125,4 @@ pub fn text(value: &Value) -> String {
         Value::Number(_) => value.as_f64().map(go_float).unwrap_or_default(),
         other => json::to_string(other),
     }
-}
-
-/// A float as Go's `%v` prints it: an exponent below 1e-4 and from 1e21 on.
-fn go_float(number: f64) -> String {
-    if number != 0.0 && (1e-6..1e-4).contains(&number.abs()) {
-        let text = format!("{number:e}");
-        let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-        return format!("{digits}e-{:0>2}", exponent.trim_start_matches('-'));
-    }
-    json::write_number(number)
 }

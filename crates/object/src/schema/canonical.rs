@@ -3,7 +3,7 @@
 //! Invariant: canonical(canonical(x)) = canonical(x).
 
 use super::{Presence, Shape, Struct, Type};
-use crate::structural;
+use crate::json;
 use crate::value::{Map, Value};
 
 /// Brings `object` into canonical form: fields in schema order, empty ones left out or written as their
@@ -40,7 +40,7 @@ fn canonical_struct(ty: &Struct, map: &mut Map, stored: bool) {
         }
     }
     if ty.rest().is_some() {
-        map.values_mut().for_each(structural::sort);
+        map.values_mut().for_each(json::normalize);
         return map.sort();
     }
     let ordered = map.keys().map(|name| rank(ty, name)).is_sorted();

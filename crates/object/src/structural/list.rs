@@ -82,13 +82,23 @@ fn repeated<'a>(values: impl ExactSizeIterator<Item = &'a Value>) -> Vec<usize> 
         return Vec::new();
     }
     let mut times: HashMap<String, usize> = HashMap::with_capacity(values.len());
-    let second = |value: &Value| {
+    let mut second = |value: &Value| {
         let mut value = value.clone();
         super::sort(&mut value);
+        mark_floats(&mut value);
         let count = times.entry(json::to_string(&value)).or_default();
         *count += 1;
         *count == 2
     };
-    let mut second = second;
     values.enumerate().filter(|(_, value)| second(value)).map(|(index, _)| index).collect()
+}
+
+/// Kubernetes: an integer and a float differ though they are the same number.
+fn mark_floats(value: &mut Value) {
+    match value {
+        Value::Map(map) => map.values_mut().for_each(mark_floats),
+        Value::List(items) => items.iter_mut().for_each(mark_floats),
+        Value::Number(literal) => *literal = format!("{literal}.").into(),
+        _ => {}
+    }
 }

@@ -5,6 +5,7 @@
 use super::format::Format;
 use super::pattern::Pattern;
 use super::rules::Rules;
+use crate::json;
 use crate::schema;
 use crate::value::{Str, Value};
 
@@ -238,9 +239,9 @@ fn boxed(schema: &Value) -> Box<Node> {
     Box::new(Node::compile(schema))
 }
 
-/// Objects are written with sorted keys, and so are the defaults that go into them.
+/// As Go writes and reads it again, for so defaults and allowed values reach objects.
 fn compact(mut value: Value) -> Value {
-    super::sort(&mut value);
+    json::rewrite(&mut value);
     value
 }
 

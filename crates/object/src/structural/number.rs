@@ -8,7 +8,6 @@ use std::cmp::Ordering::{self, Equal, Greater, Less};
 use super::node::{Check, Node, Type};
 use super::result::Outcome;
 use super::validate::Validator;
-use crate::json;
 use crate::patch::go_float;
 use crate::value::Value;
 
@@ -135,8 +134,8 @@ impl Range {
 /// Go tells a whole number from a float by how it is compared.
 fn shown_number(value: &Value, whole: bool) -> String {
     match value {
-        Value::Int(int) if !whole => json::write_number(*int as f64),
-        other => json::to_string(other),
+        Value::Int(int) if whole => int.to_string(),
+        other => go_float(other.as_f64().unwrap_or_default()),
     }
 }
 

@@ -132,6 +132,11 @@ impl Reader {
             "from" => &mut operation.from,
             "value" => {
                 let value = json::read(scanner)?;
+                if let Some(literal) = json::overflow(&value) {
+                    let wanted = "Go struct field jsonPatchOp.value of type float64";
+                    self.problem
+                        .get_or_insert(format!("json: cannot unmarshal number {literal} into {wanted}"));
+                }
                 let compact = compact(scanner.slice(start, scanner.offset()));
                 operation.odd_spelling = json::to_string(&value).as_bytes() != compact;
                 operation.value = Some(value);
