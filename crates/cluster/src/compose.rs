@@ -29,7 +29,7 @@ use crate::kubeconfig::kubeconfig;
 use crate::log;
 use crate::loops::{self, Loops, Means};
 use crate::nodes::Nodes;
-use crate::pki::{self, Authority, PkiError, Protocol, Signed, make_private, write_private};
+use crate::pki::{self, Authority, PkiError, Protocol, Signed, check_owner, make_private, write_private};
 use crate::seat::Seat;
 use crate::token_key::TokenKey;
 use crate::token_tracking;
@@ -326,6 +326,9 @@ async fn open(directory: Option<&Path>, encryption: Option<Arc<Encryption>>) -> 
     let sealer = encryption.map(|encryption| encryption as Arc<dyn Sealer>);
     let options = mizzen_store::Options { sealer, ..Default::default() };
     let kept = directory.clone();
+    if kept.exists() {
+        check_owner(&kept).map_err(|source| PkiError::File { path: kept.clone(), source })?;
+    }
     let opened = tokio::task::spawn_blocking(move || Store::open(directory, options)).await;
     let store = opened.map_err(io::Error::other)??;
     make_private(&kept)?;

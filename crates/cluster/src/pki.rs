@@ -39,7 +39,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 pub use certificates::{Certificates, Files, LOOPBACK, Useless};
 use key::to_pkcs8;
-pub use private::{make_private, write_private};
+pub use private::{check_owner, make_private, read_key, write_private};
 pub use protocol::Protocol;
 pub use signers::Signers;
 use subject::Subject;
@@ -127,7 +127,7 @@ impl Authority {
     /// The authority of two files, which somebody else keeps.
     pub fn read(certificate: &Path, key: &Path) -> Result<Authority, PkiError> {
         let corrupt = |path: &Path, detail: String| PkiError::Corrupt { path: path.into(), detail };
-        let pkcs8 = to_pkcs8(&read(key)?).map_err(|why| corrupt(key, why))?;
+        let pkcs8 = to_pkcs8(&read_key(key)?).map_err(|why| corrupt(key, why))?;
         let pair = KeyPair::try_from(pkcs8).map_err(|error| corrupt(key, error.to_string()))?;
         with_key(&read(certificate)?, pair).map_err(|why| corrupt(certificate, why))
     }

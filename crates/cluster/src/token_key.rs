@@ -20,7 +20,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::pki::der::{BIT_STRING, NULL, OBJECT_IDENTIFIER, SEQUENCE, wrap};
 use crate::pki::key::{ON_CURVE, RSA, pkcs8};
-use crate::pki::{PkiError, make_private, read, write_private};
+use crate::pki::{PkiError, make_private, read_key, write_private};
 
 /// The curves that can be signed with, and what DER calls them.
 const CURVES: [(&EcdsaSigningAlgorithm, &[u8]); 2] = [
@@ -59,7 +59,7 @@ impl TokenKey {
 
     /// The key in a file.
     pub fn read(file: &Path) -> Result<TokenKey, PkiError> {
-        load(&read(file)?).map_err(|detail| PkiError::Corrupt { path: file.into(), detail })
+        load(&read_key(file)?).map_err(|detail| PkiError::Corrupt { path: file.into(), detail })
     }
 }
 

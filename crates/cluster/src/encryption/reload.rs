@@ -8,6 +8,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::rules::Rules;
 use super::{ConfigurationError, Encryption, digest_of, health, kms, patience};
+use crate::pki::check_owner;
 
 /// How often the file is looked at.
 const EVERY: Duration = Duration::from_secs(60);
@@ -37,7 +38,8 @@ impl Encryption {
 
     /// Returns whether the file has changed. If it makes no sense, the old one counts.
     pub(super) async fn reload(&self) -> Result<bool, ConfigurationError> {
-        let text = std::fs::read(&self.file).map_err(|error| ConfigurationError(error.to_string()))?;
+        let text = check_owner(&self.file).and_then(|()| std::fs::read(&self.file));
+        let text = text.map_err(|error| ConfigurationError(error.to_string()))?;
         let digest = digest_of(&text);
         if *self.seen.read().unwrap_or_else(PoisonError::into_inner) == digest {
             return Ok(false);

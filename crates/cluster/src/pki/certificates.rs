@@ -18,7 +18,7 @@ use tokio_rustls::rustls::sign::CertifiedKey;
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
 use super::Signed;
-use super::private::warn_if_shared;
+use super::private::{check_owner, warn_if_shared};
 
 /// The name under which our own certificate can always be had, which is upstream's.
 pub const LOOPBACK: &str = "apiserver-loopback-client";
@@ -170,6 +170,7 @@ impl fmt::Debug for Certificates {
 fn texts(files: &Files) -> Result<Pair, Useless> {
     let useless = |file: &Path, error: std::io::Error| Useless { file: file.into(), why: error.to_string() };
     let read = |file: &Path| std::fs::read(file).map_err(|error| useless(file, error));
+    check_owner(&files.key).map_err(|error| useless(&files.key, error))?;
     Ok((read(&files.certificate)?, read(&files.key)?))
 }
 

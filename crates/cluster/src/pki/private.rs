@@ -1,9 +1,12 @@
-//! Files that are for their owner alone: written whole or not at all, and put right when somebody opened them to others.
+//! Files that are for their owner alone: written whole or not at all, put right when somebody opened them to others, and
+//! rejected when they belong to another user, who could replace them.
 
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+
+use nix::unistd::{Uid, User};
 
 use super::PkiError;
 
@@ -34,9 +37,34 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     fs::rename(&temporary, path)
 }
 
+/// Rejects a file or directory that is owned neither by the user of this process nor by root.
+pub fn check_owner(path: &Path) -> io::Result<()> {
+    let (owner, user) = (Uid::from_raw(fs::metadata(path)?.uid()), Uid::effective());
+    if owner == user || owner.is_root() {
+        return Ok(());
+    }
+    let why = format!("owned by {}, not by {}", named(owner), named(user));
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+}
+
+/// A user as `name (uid 7)`.
+fn named(uid: Uid) -> String {
+    match User::from_uid(uid) {
+        Ok(Some(user)) => format!("{} (uid {uid})", user.name),
+        _ => format!("uid {uid}"),
+    }
+}
+
+/// The text of a key file that an argument names.
+pub fn read_key(path: &Path) -> Result<String, PkiError> {
+    check_owner(path).map_err(|source| PkiError::File { path: path.into(), source })?;
+    super::read(path)
+}
+
 /// Takes from everybody but the owner what they may do with one of our own files or directories, and says so.
 pub fn make_private(path: &Path) -> Result<(), PkiError> {
     let fail = |source| PkiError::File { path: path.into(), source };
+    check_owner(path).map_err(fail)?;
     let mode = fs::metadata(path).map_err(fail)?.permissions().mode();
     if mode & SHARED == 0 {
         return Ok(());
@@ -80,6 +108,25 @@ mod tests {
         write_private(&file, "secret").unwrap();
         assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "");
         assert_eq!((fs::read_to_string(&file).unwrap().as_str(), mode(&file)), ("secret", 0o600));
+    }
+
+    #[test]
+    fn what_another_user_owns_is_rejected() {
+        if !Uid::effective().is_root() {
+            eprintln!("SKIPPED: only root can give a file to another user");
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("key");
+        fs::write(&file, "secret").unwrap();
+        for path in [file.as_path(), directory.path()] {
+            make_private(path).unwrap();
+            std::os::unix::fs::chown(path, Some(4321), None).unwrap();
+            let refused = make_private(path).unwrap_err().to_string();
+            let expected = format!("{}: owned by uid 4321, not by root (uid 0)", path.display());
+            assert_eq!(refused, expected);
+        }
+        assert!(read_key(&file).unwrap_err().to_string().contains("owned by uid 4321"));
     }
 
     #[test]

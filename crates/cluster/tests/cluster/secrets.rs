@@ -243,3 +243,37 @@ async fn a_secret_is_seen_by_those_who_may_and_nobody_else() {
         call(&admin, "GET", &path, &[("impersonate-user", "joe")], "").await.expect(403);
     }
 }
+
+#[tokio::test]
+async fn a_data_directory_or_key_of_another_user_is_refused() {
+    if !nix::unistd::Uid::effective().is_root() {
+        eprintln!("SKIPPED: only root can give a file to another user");
+        return;
+    }
+    let give = |path: &Path, uid: u32| std::os::unix::fs::chown(path, Some(uid), None).unwrap();
+    let home = Home::on_disk();
+    home.start().await.stop().await;
+    let data = home.data_dir();
+    for path in [data.clone(), data.join("ca.key"), data.join("sa.key"), data.join("front-proxy-ca.key")] {
+        give(&path, 4321);
+        let output = home.fail_to_start(0).await;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let expected = format!("{}: owned by uid 4321, not by root (uid 0)", path.display());
+        assert!(!output.status.success() && said.contains(&expected), "{said}");
+        give(&path, 0);
+    }
+    let key = home.path().join("named.key");
+    fs::copy(data.join("sa.key"), &key).unwrap();
+    give(&key, 4321);
+    let name = key.to_str().unwrap();
+    for arguments in [
+        &["--service-account-signing-key-file", name][..],
+        &["--tls-private-key-file", name, "--tls-cert-file", name],
+        &["--encryption-provider-config", name],
+    ] {
+        let output = home.fail_with(&[&["--port", "0"], arguments].concat()).await;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("named.key: owned by uid 4321, not by root (uid 0)"), "{said}");
+    }
+    home.start().await.stop().await;
+}

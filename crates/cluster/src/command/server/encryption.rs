@@ -10,6 +10,7 @@ use mizzen_apiserver::seams::{SystemRandom, WallClock};
 use super::{refused, text};
 use crate::compose::ComposeError;
 use crate::encryption::Encryption;
+use crate::pki::check_owner;
 
 /// The arguments of encryption.
 #[derive(Args, Clone)]
@@ -26,6 +27,7 @@ impl EncryptionArgs {
     /// Who seals, if anybody does.
     pub async fn encryption(&self) -> Result<Option<Arc<Encryption>>, ComposeError> {
         let Some(file) = &self.encryption_provider_config else { return Ok(None) };
+        check_owner(file).map_err(|error| refused(file, error.to_string()))?;
         let text = text(file)?;
         let (clock, random) = (Arc::new(WallClock), Arc::new(SystemRandom));
         let started = Encryption::start(file.clone(), text.as_bytes(), clock, random).await;
