@@ -80,8 +80,8 @@ pub trait Signer: Debug + Send + Sync {
     fn public_key(&self) -> Value;
     /// Signs a message; none if that cannot be done.
     fn sign(&self, message: &[u8]) -> Option<Vec<u8>>;
-    /// Whether a signature is this key's.
-    fn verify(&self, message: &[u8], signature: &[u8]) -> bool;
+    /// Whether this key made a signature with the algorithm that a token's header names.
+    fn verify(&self, algorithm: &str, message: &[u8], signature: &[u8]) -> bool;
 }
 
 /// Makes a token of claims: three parts with dots between them. None if it cannot be signed.
@@ -122,22 +122,33 @@ fn read(server: &Inner, text: &str) -> Result<Option<Proved>, String> {
     if !is_legacy && !accounts.issuers.iter().any(|known| *known == issuer) {
         return Ok(None);
     }
-    if !is_ours(server, &token) {
-        return Err("go-jose/go-jose: error in cryptographic primitive".into());
-    }
+    check_signature(server, &token)?;
     let mut audiences = token.audiences();
     if is_legacy {
         audiences = accounts.audiences().to_vec();
         token.claims.set("kubernetes.io", legacy::bound(&token.claims)?);
     }
-    Ok(Some(Proved { user: user(&token.claims), claims: token.claims, audiences, is_legacy }))
+    let user = user(&token.claims);
+    if token.claims["sub"].str() != user.name {
+        return Err("sub claim is invalid".into());
+    }
+    Ok(Some(Proved { user, claims: token.claims, audiences, is_legacy }))
 }
 
-/// Whether one of our keys has signed a token.
-fn is_ours(server: &Inner, token: &Unverified) -> bool {
-    let signer = server.options.signer.as_deref();
-    signer.is_some_and(|signer| signer.verify(token.message.as_bytes(), &token.signature))
-        || server.options.service_accounts.keys.iter().any(|key| token.is_signed_by(key))
+/// Checks a signature against the keys of service accounts. The header's `kid` selects the key, its `alg` the algorithm,
+/// which must be one of the key's. Kubernetes: a token without `kid` is tried with every key (pkg/serviceaccount/jwt.go).
+fn check_signature(server: &Inner, token: &Unverified) -> Result<(), String> {
+    let (id, algorithm) = (token.header["kid"].str(), token.header["alg"].str());
+    let is_selected = |key: &str| id.is_empty() || key == id;
+    let signer = server.options.signer.as_deref().filter(|signer| is_selected(signer.key_id()));
+    let mut keys = server.options.service_accounts.keys.iter().filter(|key| is_selected(&key.id)).peekable();
+    if signer.is_none() && keys.peek().is_none() {
+        return Err("invalid signature, no keys found".into());
+    }
+    let (message, signature) = (token.message.as_bytes(), &token.signature);
+    let is_signed = signer.is_some_and(|signer| signer.verify(algorithm, message, signature))
+        || keys.any(|key| token.is_signed_by(key));
+    is_signed.then_some(()).ok_or_else(|| "go-jose/go-jose: error in cryptographic primitive".into())
 }
 
 fn shared_audiences(given: &[Str], wanted: &[Str]) -> Result<Vec<Str>, String> {
@@ -214,9 +225,10 @@ fn is_gone(server: &Inner, object: &Value) -> bool {
     end.is_some_and(|end| end < server.registry.now() - LEEWAY)
 }
 
+/// The user of a token: the service account that its `kubernetes.io` claims name.
 fn user(claims: &Value) -> User {
     let bound = &claims["kubernetes.io"];
-    let namespace = bound["namespace"].str();
+    let (namespace, name) = (bound["namespace"].str(), bound["serviceaccount"]["name"].str());
     let mut extra = Value::object();
     let mut note = |key: &str, text: &str| {
         if !text.is_empty() {
@@ -231,16 +243,8 @@ fn user(claims: &Value) -> User {
             note(&format!("{kind}-{field}"), bound[kind][field].str());
         }
     }
-    User {
-        name: claims["sub"].str().into(),
-        groups: vec![
-            "system:serviceaccounts".into(),
-            format!("system:serviceaccounts:{namespace}").into(),
-            "system:authenticated".into(),
-        ],
-        uid: bound["serviceaccount"]["uid"].str().into(),
-        extra,
-    }
+    let uid = bound["serviceaccount"]["uid"].str().into();
+    User { uid, extra, ..User::service_account(namespace, name) }
 }
 
 #[cfg(test)]

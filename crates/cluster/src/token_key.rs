@@ -151,8 +151,8 @@ impl Signer for TokenKey {
         }
     }
 
-    fn verify(&self, message: &[u8], signature: &[u8]) -> bool {
-        let algorithm = Algorithm::named(self.algorithm());
+    fn verify(&self, algorithm: &str, message: &[u8], signature: &[u8]) -> bool {
+        let algorithm = Algorithm::named(algorithm);
         algorithm.is_some_and(|algorithm| self.public.verify(algorithm, message, signature))
     }
 }
@@ -175,9 +175,9 @@ mod tests {
         let second = TokenKey::open(directory.path()).unwrap();
         assert_eq!(first.key_id(), second.key_id());
         let signature = first.sign(b"message").unwrap();
-        assert!(second.verify(b"message", &signature));
-        assert!(!second.verify(b"massage", &signature));
-        assert!(!TokenKey::in_memory().unwrap().verify(b"message", &signature));
+        assert!(second.verify("ES256", b"message", &signature));
+        assert!(!second.verify("ES256", b"massage", &signature));
+        assert!(!TokenKey::in_memory().unwrap().verify("ES256", b"message", &signature));
         let mode = std::fs::metadata(directory.path().join("sa.key")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
@@ -191,7 +191,11 @@ mod tests {
             let key = load(form).unwrap();
             assert_eq!((key.algorithm(), key.key_id()), (algorithm, known[0].id.as_str()));
             let signature = key.sign(b"message").unwrap();
-            assert!(key.verify(b"message", &signature) && !key.verify(b"massage", &signature));
+            assert!(key.verify(algorithm, b"message", &signature));
+            assert!(!key.verify(algorithm, b"massage", &signature));
+            for other in ["none", "HS256", "RS256", "RS384", "PS256", "ES256", "ES384", "ES512", ""] {
+                assert_eq!(key.verify(other, b"message", &signature), other == algorithm, "{other}");
+            }
             let algorithm = Algorithm::named(algorithm).unwrap();
             assert!(known[0].verify(algorithm, b"message", &signature));
             assert_eq!(public_keys(form).unwrap(), known);

@@ -450,8 +450,8 @@ impl Signer for Echo {
         Some(message.to_vec())
     }
 
-    fn verify(&self, message: &[u8], signature: &[u8]) -> bool {
-        message == signature
+    fn verify(&self, algorithm: &str, message: &[u8], signature: &[u8]) -> bool {
+        algorithm == "echo" && message == signature
     }
 }
 

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mizzen_apiserver::authenticate::{Authentication, StaticTokens};
 use mizzen_apiserver::{Answer, Options, ServiceAccounts, Signer, issue_token};
-use mizzen_object::{json, value};
+use mizzen_object::{Value, json, value};
 
 use crate::access::Echo;
 use crate::rig::{CONFIG_MAPS, Rig};
@@ -129,4 +129,80 @@ async fn a_token_in_a_secret_holds_without_it_if_nobody_looks() {
         let review = rig.post("/apis/authentication.k8s.io/v1/tokenreviews", &body).await.expect(201);
         assert_eq!(review.body["status"]["user"]["username"].str(), expected);
     }
+}
+
+/// A token of the account `robot` as Echo signs it, with another header or other claims.
+fn forged(header: &str, claims: &Value) -> String {
+    let parts = [header, &json::to_string(claims)].map(|part| URL_SAFE_NO_PAD.encode(part));
+    let message = parts.join(".");
+    format!("{message}.{}", URL_SAFE_NO_PAD.encode(&message))
+}
+
+#[tokio::test]
+async fn the_header_of_a_token_names_the_algorithm_and_the_id_of_its_key() {
+    let rig = Rig::with(Options { signer: Some(Arc::new(Echo)), ..Options::default() }).await;
+    let (claims, _) = robot(&rig).await;
+    let check = async |header: &str, expected: &str| {
+        assert_eq!(review(&rig, &forged(header, &claims)).await, expected, "{header}");
+    };
+    const ROBOT: &str = "system:serviceaccount:default:robot";
+    const BAD: &str = "[invalid bearer token, go-jose/go-jose: error in cryptographic primitive]";
+    check(r#"{"alg":"echo","kid":"echo"}"#, ROBOT).await;
+    check(r#"{"alg":"echo"}"#, ROBOT).await;
+    for other in ["none", "HS256", "ES256", "RS256", "Echo", ""] {
+        check(&format!(r#"{{"alg":"{other}","kid":"echo"}}"#), BAD).await;
+    }
+    check(r#"{"kid":"echo"}"#, BAD).await;
+    let unknown = "[invalid bearer token, invalid signature, no keys found]";
+    check(r#"{"alg":"echo","kid":"other"}"#, unknown).await;
+}
+
+#[tokio::test]
+async fn the_user_of_a_token_is_the_account_that_it_is_bound_to() {
+    let rig = Rig::with(Options { signer: Some(Arc::new(Echo)), ..Options::default() }).await;
+    let (claims, uid) = robot(&rig).await;
+    const HEADER: &str = r#"{"alg":"echo","kid":"echo"}"#;
+    let check = async |change: &dyn Fn(&mut Value), expected: &str| {
+        let mut claims = claims.clone();
+        change(&mut claims);
+        assert_eq!(review(&rig, &forged(HEADER, &claims)).await, expected);
+    };
+    check(&|_| {}, "system:serviceaccount:default:robot").await;
+    let invalid = "[invalid bearer token, sub claim is invalid]";
+    for sub in
+        ["system:admin", "system:serviceaccount:kube-system:robot", "system:serviceaccount:default:x", ""]
+    {
+        check(&|claims| claims.set("sub", sub), invalid).await;
+    }
+    check(&|claims| drop(claims.remove("sub")), invalid).await;
+    let other = |name: &str| {
+        let (bound, sub) = (
+            value!({ "name": name, "uid": (uid.as_str()) }),
+            format!("system:serviceaccount:default:{name}"),
+        );
+        move |claims: &mut Value| {
+            claims.entry("kubernetes.io").set("serviceaccount", bound.clone());
+            claims.set("sub", sub.as_str());
+        }
+    };
+    check(&other("x"), "[invalid bearer token, serviceaccounts \"x\" not found]").await;
+}
+
+/// The claims of a good token of a new account `robot`, and the uid of that.
+async fn robot(rig: &Rig) -> (Value, String) {
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    rig.post(accounts, r#"{"metadata":{"name":"robot"}}"#).await.expect(201);
+    let answer = rig.post(&format!("{accounts}/robot/token"), r#"{"spec":{}}"#).await.expect(201);
+    let claims = answer.body["status"]["token"].str().split('.').nth(1).unwrap().to_owned();
+    let claims = json::parse(&URL_SAFE_NO_PAD.decode(claims).unwrap()).unwrap();
+    let uid = claims["kubernetes.io"]["serviceaccount"]["uid"].str().to_owned();
+    (claims, uid)
+}
+
+/// The user of a token, or why it has none.
+async fn review(rig: &Rig, token: &str) -> String {
+    let body = format!(r#"{{"spec":{{"token":"{token}"}}}}"#);
+    let review = rig.post("/apis/authentication.k8s.io/v1/tokenreviews", &body).await.expect(201);
+    let status = &review.body["status"];
+    format!("{}{}", status["user"]["username"].str(), status["error"].str())
 }
