@@ -8,6 +8,7 @@
 
 mod available;
 mod documents;
+mod hop;
 mod learn;
 mod proxy;
 mod register;

@@ -8,7 +8,7 @@ use mizzen_object::Value;
 use tokio::time::timeout;
 
 use super::table::Entry;
-use super::upgrade;
+use super::{hop, upgrade};
 use crate::answer::{self, Answer, Body};
 use crate::identity::User;
 use crate::outgoing::{SendError, whole};
@@ -18,23 +18,12 @@ use crate::server::Inner;
 /// Kubernetes: how long a server may take to say what it serves (apiserver/pkg/util/proxy/proxy.go).
 const DISCOVERY: Duration = Duration::from_secs(5);
 
-/// What is between two neighbours and goes no further.
-const HOP_BY_HOP: [HeaderName; 7] = [
-    header::CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    header::PROXY_AUTHENTICATE,
-    header::TE,
-    header::TRAILER,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-];
-
 /// Passes a request on. Who asks is said in headers, which the other server believes because of our certificate.
 pub(crate) async fn pass_on(server: &Inner, request: &Request, entry: &Entry) -> Answer {
     if !entry.available {
         return unavailable();
     }
-    let upgraded = request.headers.contains_key(header::UPGRADE);
+    let upgraded = hop::is_upgrade(&request.headers);
     let Ok(target) = entry.target(&server.client, !upgraded) else { return unavailable() };
     let streams = request.streams.take();
     let (body, asked) = match streams {
@@ -68,14 +57,7 @@ fn outward(request: &Request, address: &str, upgraded: bool) -> Result<Outward<(
     let mut outward = Outward::new(());
     *outward.method_mut() = request.method.clone();
     *outward.uri_mut() = uri;
-    let mut headers = request.headers.clone();
-    for name in HOP_BY_HOP {
-        headers.remove(name);
-    }
-    if upgraded {
-        headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
-        headers.extend(request.headers.get(header::UPGRADE).map(|kind| (header::UPGRADE, kind.clone())));
-    }
+    let mut headers = hop::forwarded(&request.headers, request.address, upgraded);
     // What proves who asks is for this server alone.
     headers.remove(header::AUTHORIZATION);
     headers.remove(header::HOST);
@@ -154,9 +136,7 @@ fn inward(response: Response<Incoming>) -> Answer {
     if head.status.is_redirection() && head.headers.contains_key(header::LOCATION) {
         return plain(502, "the backend attempted to redirect this request, which is not permitted");
     }
-    for name in HOP_BY_HOP {
-        head.headers.remove(name);
-    }
+    hop::strip(&mut head.headers);
     head.version = http::Version::default();
     Answer::from_parts(head, Body::relay(body))
 }

@@ -298,6 +298,30 @@ async fn an_upgraded_connection_is_a_tunnel() {
 }
 
 #[tokio::test]
+async fn headers_of_the_connection_stay_here_and_the_client_is_named() {
+    let peer = shop(|_| found()).await;
+    let rig = front(&peer).await;
+    let network = Network::start(&rig.server).await;
+    let mut stream = network.connect().await;
+    let request = format!(
+        "GET {THINGS} HTTP/1.1\r\nHost: x\r\nConnection: x-secret, X-Remote-User\r\nX-Secret: 1\r\n\
+         X-Remote-User: root\r\nProxy-Authorization: Basic abc\r\nKeep-Alive: timeout=5\r\n\
+         X-Forwarded-For: 10.1.1.1\r\nX-Other: 2\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let head = read_until(&mut stream, "\r\n\r\n").await;
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    let seen = peer.seen().pop().unwrap();
+    let said = |name: &str| seen.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
+    for name in ["x-secret", "proxy-authorization", "keep-alive", "connection"] {
+        assert_eq!(said(name), None, "{name}");
+    }
+    assert_eq!(said("x-other").as_deref(), Some("2"));
+    assert_eq!(said("x-remote-user").as_deref(), Some("admin"));
+    assert_eq!(said("x-forwarded-for").as_deref(), Some("10.1.1.1, 127.0.0.1"));
+}
+
+#[tokio::test]
 async fn a_body_is_passed_on_as_it_comes_however_long_it_is() {
     let peer = shop(|_| found()).await;
     let rig = front(&peer).await;
