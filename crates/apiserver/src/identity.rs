@@ -13,6 +13,9 @@ pub(crate) const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-
 
 /// The group of everybody who has shown who they are.
 const AUTHENTICATED: &str = "system:authenticated";
+/// The user and the group of requests without credentials.
+const ANONYMOUS: &str = "system:anonymous";
+const UNAUTHENTICATED: &str = "system:unauthenticated";
 
 /// Somebody who asks.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -30,16 +33,12 @@ pub struct User {
 impl User {
     /// Somebody who did not say who they are.
     pub fn anonymous() -> User {
-        User {
-            name: "system:anonymous".into(),
-            groups: vec!["system:unauthenticated".into()],
-            ..User::default()
-        }
+        User { name: ANONYMOUS.into(), groups: vec![UNAUTHENTICATED.into()], ..User::default() }
     }
 
     /// Whether it is somebody who showed nothing.
     pub(crate) fn is_anonymous(&self) -> bool {
-        self.name == "system:anonymous" || self.groups.iter().any(|group| group == "system:unauthenticated")
+        self.name == ANONYMOUS || self.groups.iter().any(|group| group == UNAUTHENTICATED)
     }
 
     /// A user that the server itself acts as.
@@ -80,10 +79,10 @@ impl User {
         self.name.strip_prefix(NODE).filter(|_| self.groups.iter().any(|group| group == NODES))
     }
 
-    /// The same as somebody who has shown who they are. Kubernetes: everybody who is somebody is in one group
-    /// (authentication/group/authenticated_group_adder.go).
+    /// The user with the group `system:authenticated`. Kubernetes: neither the anonymous user nor a member of
+    /// `system:unauthenticated` gets it, whatever their credentials (authentication/group/authenticated_group_adder.go).
     pub(crate) fn authenticated(mut self) -> User {
-        if !self.groups.iter().any(|group| group == AUTHENTICATED) {
+        if !self.is_anonymous() && !self.groups.iter().any(|group| group == AUTHENTICATED) {
             self.groups.push(AUTHENTICATED.into());
         }
         self
@@ -98,5 +97,27 @@ impl User {
     /// Whether they may do everything.
     pub fn is_master(&self) -> bool {
         self.groups.iter().any(|group| group == MASTERS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(name: &str, groups: &[&str], expected: &[&str]) {
+        let groups = groups.iter().map(|group| Str::from(*group)).collect();
+        let user = User { name: name.into(), groups, ..User::default() };
+        assert_eq!(user.authenticated().groups, expected, "{name}");
+    }
+
+    #[test]
+    fn the_anonymous_user_is_never_in_the_group_of_authenticated_users() {
+        check("jane", &[], &["system:authenticated"]);
+        check("jane", &["dev"], &["dev", "system:authenticated"]);
+        check("jane", &["system:authenticated", "dev"], &["system:authenticated", "dev"]);
+        check("jane", &["system:unauthenticated"], &["system:unauthenticated"]);
+        check("system:anonymous", &[], &[]);
+        check("system:anonymous", &["dev"], &["dev"]);
     }
 }
