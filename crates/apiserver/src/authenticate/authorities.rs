@@ -9,6 +9,7 @@
 //! somebody who shows nothing.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use mizzen_registry::Registry;
@@ -18,13 +19,10 @@ use tokio_rustls::rustls::server::danger::{ClientCertVerified, ClientCertVerifie
 use tokio_rustls::rustls::{DistinguishedName, Error};
 
 use super::certificate::Subject;
-use super::vouch::Roots;
+use super::vouch::{Roots, validity};
 use super::{Peer, ProxyHeaders};
 use crate::listen::Identify;
 use crate::signatures::check_signatures;
-
-/// After how many seconds a certificate is looked at again though nothing has changed: its time may have passed.
-const GOOD_FOR: i64 = 60;
 
 /// Who is trusted.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -81,16 +79,7 @@ impl Authorities {
 
     /// Who shows these certificates, their own first and then those that lead to an authority, as of now.
     pub fn peer(&self, chain: &[CertificateDer]) -> Peer {
-        let (current, now) = (self.current(), self.registry.now());
-        let Some(subject) = chain.first().and_then(|own| Subject::read(own)) else { return Peer::Impostor };
-        let user = subject.user.filter(|user| !user.name.is_empty());
-        let user = user.filter(|_| current.clients.vouch_for(chain, now));
-        let may_speak =
-            current.allowed.is_empty() || current.allowed.iter().any(|name| *name == subject.name);
-        if may_speak && current.front_proxies.vouch_for(chain, now) {
-            return Peer::FrontProxy(user);
-        }
-        user.map_or(Peer::Impostor, Peer::User)
+        self.current().peer(chain, self.registry.now())
     }
 
     /// How clients are known by their certificates.
@@ -100,6 +89,33 @@ impl Authorities {
             let (authorities, chain, judged) = (authorities.clone(), chain.into(), Mutex::default());
             Peer::Certified(Certified(Arc::new(Presented { authorities, chain, judged })))
         })
+    }
+}
+
+impl Current {
+    fn peer(&self, chain: &[CertificateDer], now: i64) -> Peer {
+        let Some(subject) = chain.first().and_then(|own| Subject::read(own)) else { return Peer::Impostor };
+        let user = subject.user.filter(|user| !user.name.is_empty());
+        let user = user.filter(|_| self.clients.vouch_for(chain, now));
+        let may_speak = self.allowed.is_empty() || self.allowed.iter().any(|name| *name == subject.name);
+        if may_speak && self.front_proxies.vouch_for(chain, now) {
+            return Peer::FrontProxy(user);
+        }
+        user.map_or(Peer::Impostor, Peer::User)
+    }
+
+    /// The seconds around `now` in which the same certificates are valid.
+    fn verdict_holds(&self, chain: &[CertificateDer], now: i64) -> Range<i64> {
+        let validities = chain.iter().filter_map(|certificate| validity(certificate));
+        let validities = validities.chain(self.clients.validities()).chain(self.front_proxies.validities());
+        let (mut from, mut until) = (i64::MIN, i64::MAX);
+        for edge in validities.flat_map(|validity| [validity.start, validity.end]) {
+            match edge <= now {
+                true => from = from.max(edge),
+                false => until = until.min(edge),
+            }
+        }
+        from..until
     }
 }
 
@@ -113,10 +129,11 @@ struct Presented {
     judged: Mutex<Option<Judged>>,
 }
 
-/// Who it was, when that was looked at, and by whom.
+/// The result of the last verification. It holds until the authorities change, or a certificate of the chain or of an
+/// authority begins or ends to be valid.
 struct Judged {
     peer: Peer,
-    at: i64,
+    holds: Range<i64>,
     generation: u64,
 }
 
@@ -124,13 +141,16 @@ impl Certified {
     /// Who it is now.
     pub(super) fn peer(&self) -> Peer {
         let Presented { authorities, chain, judged } = &*self.0;
-        let (at, generation) = (authorities.registry.now(), authorities.current().generation);
+        let (now, current) = (authorities.registry.now(), authorities.current());
         let mut judged = judged.lock().unwrap_or_else(PoisonError::into_inner);
         match &*judged {
-            Some(known) if known.generation == generation && at - known.at < GOOD_FOR => known.peer.clone(),
+            Some(known) if known.generation == current.generation && known.holds.contains(&now) => {
+                known.peer.clone()
+            }
             _ => {
-                let peer = authorities.peer(chain);
-                *judged = Some(Judged { peer: peer.clone(), at, generation });
+                let peer = current.peer(chain, now);
+                let (holds, generation) = (current.verdict_holds(chain, now), current.generation);
+                *judged = Some(Judged { peer: peer.clone(), holds, generation });
                 peer
             }
         }
@@ -181,11 +201,24 @@ impl ClientCertVerifier for Authorities {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use mizzen_object::seam::Clock;
     use mizzen_registry::Store;
-    use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+    use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 
     use super::*;
     use crate::seams::{SystemRandom, WallClock};
+
+    /// A clock that shows what a test sets.
+    #[derive(Default)]
+    struct SetClock(AtomicI64);
+
+    impl Clock for SetClock {
+        fn now(&self) -> (i64, u32) {
+            (self.0.load(Ordering::Relaxed), 0)
+        }
+    }
 
     struct Authority {
         issuer: Issuer<'static, KeyPair>,
@@ -204,7 +237,10 @@ mod tests {
 
     impl Authority {
         fn sign(&self, name: &str) -> [CertificateDer<'static>; 1] {
-            let mut params = CertificateParams::default();
+            self.sign_with(name, CertificateParams::default())
+        }
+
+        fn sign_with(&self, name: &str, mut params: CertificateParams) -> [CertificateDer<'static>; 1] {
             params.distinguished_name.push(DnType::CommonName, name);
             let key = KeyPair::generate().unwrap();
             [params.signed_by(&key, &self.issuer).unwrap().der().clone()]
@@ -264,6 +300,33 @@ mod tests {
         check_user(known.peer(&joe), "joe");
         known.replace(&Trusted::default());
         assert_eq!(known.peer(&joe), Peer::Impostor);
+    }
+
+    #[test]
+    fn a_certificate_expires_on_an_open_connection_at_once() {
+        const FROM: i64 = 1_893_456_000;
+        const UNTIL: i64 = FROM + 24 * 3600;
+        let (authority, clock) = (authority(), Arc::new(SetClock::default()));
+        let store = Store::in_memory(Default::default());
+        let registry = Registry::new(store, clock.clone(), Arc::new(SystemRandom));
+        let trusted = Trusted { clients: authority.pem.clone(), ..Trusted::default() };
+        let mut params = CertificateParams::default();
+        (params.not_before, params.not_after) = (date_time_ymd(2030, 1, 1), date_time_ymd(2030, 1, 2));
+        let jane = authority.sign_with("jane", params);
+        let known = Authorities::new(&registry, &trusted);
+        let Peer::Certified(connection) = known.identify()(&jane) else { panic!("no certificate") };
+        for (now, expected) in [
+            (FROM - 1, false),
+            (FROM, true),
+            (UNTIL - 1, true),
+            (UNTIL, true),
+            (UNTIL + 1, false),
+            (UNTIL, true),
+            (FROM - 1, false),
+        ] {
+            clock.0.store(now, Ordering::Relaxed);
+            assert_eq!(matches!(connection.peer(), Peer::User(_)), expected, "{now}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! The library reads certificates of version 3. One of version 1 has no extensions, so that it is for everything and no
 //! authority; it is good if one of ours has signed it.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
@@ -44,6 +45,20 @@ impl Roots {
         let now = UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(now).unwrap_or_default()));
         leaf.verify_for_usage(ALL_VERIFICATION_ALGS, &anchors, between, now, ForClients, None, None).is_ok()
     }
+}
+
+impl Roots {
+    /// When each of them is valid.
+    pub fn validities(&self) -> impl Iterator<Item = Range<i64>> {
+        self.0.iter().map(|root| root.from..root.until + 1)
+    }
+}
+
+/// When a certificate is valid, in seconds; none if it cannot be read.
+pub(super) fn validity(certificate: &[u8]) -> Option<Range<i64>> {
+    let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
+    let validity = parsed.validity();
+    Some(validity.not_before.timestamp()..validity.not_after.timestamp() + 1)
 }
 
 impl Root {
