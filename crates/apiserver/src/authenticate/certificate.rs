@@ -32,8 +32,7 @@ impl Subject {
         let groups = texts(&OID_X509_ORGANIZATION_NAME)?;
         let uid = uid(&texts(&Oid::from(UID).ok()?)?);
         let user = uid.map(|uid| {
-            let extra = if uid.is_empty() { credential_id(certificate) } else { Value::default() };
-            User { name: name.clone(), groups, uid, extra }.authenticated()
+            User { name: name.clone(), groups, uid, extra: credential_id(certificate) }.authenticated()
         });
         Some(Subject { name, user })
     }
@@ -49,8 +48,7 @@ fn uid(named: &[Str]) -> Option<Str> {
     }
 }
 
-/// By which one certificate of a user is told from another. Kubernetes: upstream says it of every certificate, here one
-/// that names a uid goes without. Such is our administrator's, who looks like one that is known by a token.
+/// The credential ID of a certificate: its SHA-256 digest.
 fn credential_id(certificate: &[u8]) -> Value {
     let digits: String = Sha256::digest(certificate).iter().map(|byte| format!("{byte:02x}")).collect();
     let mut extra = Value::object();
@@ -169,12 +167,24 @@ mod tests {
     }
 
     #[test]
-    fn a_user_is_told_by_the_digest_of_their_certificate() {
-        let certificate = certificate(vec![(DnType::CommonName, DnValue::Utf8String("jane".into()))]);
-        let user = Subject::read(&certificate).unwrap().user.unwrap();
-        let shown = user.extra["authentication.kubernetes.io/credential-id"].list()[0].str().to_owned();
-        let digits = shown.strip_prefix("X509SHA256=").unwrap();
-        assert!(digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()), "{shown}");
+    fn every_certificate_has_a_credential_id() {
+        let text = |text: &str| DnValue::Utf8String(text.into());
+        let jane = || (DnType::CommonName, text("jane"));
+        let uid = || (DnType::CustomDnType(UID.to_vec()), text("7"));
+        for (attributes, expected) in [(vec![jane()], ""), (vec![jane(), uid()], "7")] {
+            let user = Subject::read(&certificate(attributes)).unwrap().user.unwrap();
+            assert_eq!(user.uid, expected);
+            let shown = user.extra["authentication.kubernetes.io/credential-id"].list()[0].str().to_owned();
+            let digits = shown.strip_prefix("X509SHA256=").unwrap();
+            assert!(digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()), "{shown}");
+        }
         assert_ne!(Subject::read(b"rubbish").map(|subject| subject.name), Some("".into()));
+    }
+
+    #[test]
+    fn a_certificate_of_the_anonymous_user_is_not_authenticated() {
+        let name = DnValue::Utf8String("system:anonymous".into());
+        let user = Subject::read(&certificate(vec![(DnType::CommonName, name)])).unwrap().user.unwrap();
+        assert_eq!((user.name.as_str(), user.groups.len()), ("system:anonymous", 0));
     }
 }

@@ -1,9 +1,8 @@
-//! Who asks? A front proxy's headers say it, a bearer token, or a client certificate; who shows nothing is anonymous,
-//! and who shows something false is nobody at all.
+//! Who asks? A front proxy's headers say it, a client certificate, or a bearer token; a request without credentials is
+//! anonymous, and one whose credentials are all invalid is rejected.
 //!
-//! A request that shows a bearer token speaks for itself: its connection's certificate does not count. Upstream
-//! looks at the certificate first. Ours is the stricter way, for it never makes more of a request than it says, and it
-//! lets one connection be used in several names.
+//! Kubernetes: in this order, and the first authenticator that knows the user decides, so a request with a good
+//! certificate is its owner's whatever token it carries (pkg/kubeapiserver/authenticator/config.go).
 
 mod anonymous;
 mod authorities;
@@ -119,10 +118,8 @@ async fn find(
     headers: &mut HeaderMap,
 ) -> Result<User, Authenticated> {
     let (token, mut has_failed) = (bearer_token(headers), claim == Claim::Failed);
-    match claim {
-        Claim::Proved(user) => return Ok(user),
-        Claim::Connected(user) if token.is_none() => return Ok(user),
-        _ => {}
+    if let Claim::Proved(user) = claim {
+        return Ok(user);
     }
     let mut judge = |shown: Result<Option<User>, String>| {
         shown.unwrap_or_else(|problem| {
@@ -263,6 +260,5 @@ mod tests {
         check_warning(Claim::None, "Bearer ", false);
         check_warning(Claim::None, "Basic  abc", false);
         check_warning(Claim::Proved(User::anonymous()), "Bearer  abc", false);
-        check_warning(Claim::Connected(User::anonymous()), "Bearer  abc", false);
     }
 }

@@ -36,8 +36,6 @@ pub(crate) enum Claim {
     None,
     /// They have proved who they are.
     Proved(User),
-    /// Their connection has proved who they are, unless the request says something else.
-    Connected(User),
     /// Their connection has proved that they may speak for others; they may be somebody themselves.
     FrontProxy(Option<User>),
     /// They tried and failed; only a good token helps them now.
@@ -58,7 +56,7 @@ impl Peer {
         match self {
             Peer::Stranger => Claim::None,
             Peer::Impostor => Claim::Failed,
-            Peer::User(user) => Claim::Connected(user.clone()),
+            Peer::User(user) => Claim::Proved(user.clone()),
             Peer::FrontProxy(own) => Claim::FrontProxy(own.clone()),
             Peer::Certified(certified) => certified.peer().claim(),
         }
@@ -70,8 +68,7 @@ impl Claim {
     pub(super) fn heard(self, names: &ProxyHeaders, headers: &HeaderMap) -> Claim {
         match self {
             Claim::FrontProxy(own) => match (names.read(headers), own) {
-                (Some(user), _) => Claim::Proved(user),
-                (None, Some(own)) => Claim::Connected(own),
+                (Some(user), _) | (None, Some(user)) => Claim::Proved(user),
                 (None, None) => Claim::Failed,
             },
             known => known,
@@ -123,13 +120,13 @@ mod tests {
         check(Peer::FrontProxy(None), "jane", jane());
         check(Peer::FrontProxy(Some(own())), "jane", jane());
         check(Peer::FrontProxy(None), "", Claim::Failed);
-        check(Peer::FrontProxy(Some(own())), "", Claim::Connected(own()));
+        check(Peer::FrontProxy(Some(own())), "", Claim::Proved(own()));
     }
 
     #[test]
     fn others_cannot_speak_for_anybody() {
         check(Peer::Stranger, "jane", Claim::None);
         check(Peer::Impostor, "jane", Claim::Failed);
-        check(Peer::User(User::component("joe")), "jane", Claim::Connected(User::component("joe")));
+        check(Peer::User(User::component("joe")), "jane", Claim::Proved(User::component("joe")));
     }
 }

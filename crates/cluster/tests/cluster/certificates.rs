@@ -84,6 +84,32 @@ async fn a_certificate_that_nobody_vouches_for_lets_nobody_in() {
     check_alive(&process).await;
 }
 
+#[tokio::test]
+async fn a_certificate_counts_before_a_token() {
+    let home = Home::on_disk().with("--token-auth-file=tokens.csv");
+    std::fs::write(home.path().join("tokens.csv"), "secret,jane,7\n").unwrap();
+    let process = home.start().await;
+    const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let review = async |credentials: &Credentials, token: &str| {
+        let client = Client::connect(&process.address, credentials, &["h2"]).await;
+        let request = Request::post(client.uri(REVIEWS)).header("content-type", "application/json");
+        let request = request.header("authorization", format!("Bearer {token}"));
+        let body = Full::from(r#"{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1"}"#);
+        client.fetch(request.body(body).unwrap()).await.unwrap()
+    };
+    let stranger = Credentials { user: None, ..process.credentials.clone() };
+    for token in ["secret", "bad"] {
+        let answer = review(&process.credentials, token).await.expect(201).json();
+        let user = &answer["status"]["userInfo"];
+        assert_eq!((&user["username"], &user["uid"]), (&"admin".into(), &"admin".into()), "{answer}");
+        let id = user["extra"]["authentication.kubernetes.io/credential-id"][0].as_str().unwrap();
+        assert!(id.starts_with("X509SHA256="), "{answer}");
+    }
+    let answer = review(&stranger, "secret").await.expect(201).json();
+    assert_eq!(answer["status"]["userInfo"]["username"], "jane");
+    assert_eq!(review(&stranger, "bad").await.status, 401);
+}
+
 /// Shows a certificate and signs with a key, whether or not they belong together.
 #[derive(Debug)]
 struct Thief(Arc<CertifiedKey>);
