@@ -19,6 +19,7 @@ pub mod delegate;
 pub mod discovery;
 pub mod extend;
 mod fairness;
+mod framing;
 mod gather;
 mod header;
 mod health;

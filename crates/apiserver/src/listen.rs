@@ -27,6 +27,7 @@ use crate::Server;
 use crate::aggregation::Streams;
 use crate::answer::{self, Answer};
 use crate::authenticate::{Caller, Peer, Stranger};
+use crate::framing::{Ambiguous, Scanned};
 use crate::gather::Gather;
 use crate::load::{Counted, GivenUp, Load, Verdict};
 use crate::receive::Whole;
@@ -180,7 +181,11 @@ impl Connection {
             .max_buf_size(MAX_HEAD);
         let load = self.load();
         let (server, counted) = (self.server.clone(), load.clone());
-        let service = service_fn(move |request| handle(server.clone(), far.clone(), &counted, request));
+        let (stream, ambiguous) = Scanned::new(stream, MAX_HEAD);
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(ambiguous.clone());
+            handle(server.clone(), far.clone(), &counted, request)
+        });
         let connection = builder.serve_connection(TokioIo::new(stream), service).with_upgrades();
         self.attend(connection, load, http1::UpgradeableConnection::graceful_shutdown).await;
     }
@@ -231,7 +236,7 @@ fn handle(
     };
     let (sent_away, is_head) = (load.clone(), head.method == Method::HEAD);
     let answer = async move {
-        if let Err(problem) = check_host(&head) {
+        if let Err(problem) = check_host(&head).and_then(|()| check_length(&head)) {
             return malformed(problem);
         }
         let answer =
@@ -253,6 +258,14 @@ fn check_host(head: &request::Parts) -> Result<(), &'static str> {
         (_, Some(_)) => Err("too many Host headers"),
         (Some(host), None) if !host.as_bytes().iter().all(may_be) => Err("malformed Host header"),
         (None, None) if head.version == Version::HTTP_11 => Err("missing required Host header"),
+        _ => Ok(()),
+    }
+}
+
+/// A body has one length.
+fn check_length(head: &request::Parts) -> Result<(), &'static str> {
+    match head.extensions.get::<Ambiguous>() {
+        Some(ambiguous) if ambiguous.is_set() => Err("both Content-Length and Transfer-Encoding"),
         _ => Ok(()),
     }
 }

@@ -426,6 +426,18 @@ async fn a_pipelined_smuggling_attempt_is_refused() {
     );
     let answer = raw(&process, head.as_bytes()).await;
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400"), "{answer}");
+    for (first, second) in [
+        ("content-length: 4", "transfer-encoding: chunked"),
+        ("Transfer-Encoding:chunked", "CONTENT-LENGTH:4"),
+    ] {
+        let head = format!(
+            "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\nGET /healthz HTTP/1.1\r\nhost: x\r\n{first}\r\n{second}\r\n\r\n0\r\n\r\nGET /readyz HTTP/1.1\r\nhost: x\r\n\r\n"
+        );
+        let answer = raw(&process, head.as_bytes()).await;
+        assert!(answer.contains("400 Bad Request: both Content-Length and Transfer-Encoding"), "{answer}");
+        assert_eq!(answer.matches("HTTP/1.1 400").count(), 1, "{answer}");
+        assert!(answer.matches("HTTP/1.1 200").count() <= 1, "{answer}");
+    }
     check_alive(&process).await;
 }
 

@@ -1,0 +1,242 @@
+//! Does a request over HTTP/1.1 say twice how long its body is, by `Content-Length` and by `Transfer-Encoding`?
+//!
+//! Two servers that disagree on which counts see different requests on one connection (request smuggling). hyper goes by
+//! `Transfer-Encoding` and removes `Content-Length` before anything here sees the request, so the bytes of a connection
+//! are scanned on their way to hyper. The scanner follows hyper's framing: where hyper rejects what it reads, the
+//! connection ends, and what the scanner makes of the rest does not matter.
+//!
+//! Invariant: a head is scanned before hyper has parsed it, so [`Ambiguous::is_set`] is true when its request is handled.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Whether a request on a connection said its length in both ways. It stays set: the connection is closed.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ambiguous(Arc<AtomicBool>);
+
+impl Ambiguous {
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A connection whose requests are scanned as they are read.
+pub(crate) struct Scanned<S> {
+    inner: S,
+    scanner: Scanner,
+}
+
+impl<S> Scanned<S> {
+    /// Scans heads of at most `max_head` bytes; larger ones hyper rejects.
+    pub fn new(inner: S, max_head: usize) -> (Scanned<S>, Ambiguous) {
+        let ambiguous = Ambiguous::default();
+        let scanner = Scanner { max_head, ambiguous: ambiguous.clone(), ..Scanner::default() };
+        (Scanned { inner, scanner }, ambiguous)
+    }
+}
+
+/// Where in a request the next byte is.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum At {
+    #[default]
+    Head,
+    /// In a body of that many bytes more; then comes a head.
+    Body(u64),
+    ChunkSize,
+    /// In a chunk of that many bytes more, and the line's end after it.
+    Chunk(u64),
+    Trailer,
+    /// Nothing more is scanned.
+    Unscanned,
+}
+
+#[derive(Debug, Default)]
+struct Scanner {
+    at: At,
+    /// The line that has begun.
+    line: Vec<u8>,
+    max_head: usize,
+    has_request_line: bool,
+    length: Option<u64>,
+    is_chunked: bool,
+    ambiguous: Ambiguous,
+}
+
+impl Scanner {
+    fn scan(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let used = match self.at {
+                At::Unscanned => return,
+                At::Body(left) | At::Chunk(left) => self.skip(left, bytes.len()),
+                At::Head | At::ChunkSize | At::Trailer => self.take_line(bytes),
+            };
+            bytes = &bytes[used..];
+        }
+    }
+
+    fn skip(&mut self, left: u64, available: usize) -> usize {
+        let skipped = usize::try_from(left).unwrap_or(usize::MAX).min(available);
+        let left = left - skipped as u64;
+        self.at = match self.at {
+            At::Body(_) if left == 0 => At::Head,
+            At::Body(_) => At::Body(left),
+            _ if left == 0 => At::ChunkSize,
+            _ => At::Chunk(left),
+        };
+        skipped
+    }
+
+    fn take_line(&mut self, bytes: &[u8]) -> usize {
+        let end = bytes.iter().position(|byte| *byte == b'\n');
+        let used = end.map_or(bytes.len(), |end| end + 1);
+        self.line.extend_from_slice(&bytes[..used]);
+        // In a trailer hyper takes a lone LF for a part of the line.
+        let is_whole = end.is_some() && (self.at != At::Trailer || self.line.ends_with(b"\r\n"));
+        if self.line.len() > self.max_head {
+            self.at = At::Unscanned;
+        } else if is_whole {
+            let line = std::mem::take(&mut self.line);
+            let line = line.strip_suffix(b"\n").unwrap_or(&line);
+            self.end_line(line.strip_suffix(b"\r").unwrap_or(line));
+        }
+        used
+    }
+
+    fn end_line(&mut self, line: &[u8]) {
+        self.at = match self.at {
+            At::Head if !line.is_empty() && self.has_request_line => {
+                self.header(line);
+                At::Head
+            }
+            At::Head if line.is_empty() && self.has_request_line => self.end_head(),
+            At::Head => {
+                self.has_request_line = !line.is_empty();
+                At::Head
+            }
+            At::ChunkSize => match chunk_size(line) {
+                Some(0) => At::Trailer,
+                Some(size) => size.checked_add(2).map_or(At::Unscanned, At::Chunk),
+                None => At::Unscanned,
+            },
+            At::Trailer if line.is_empty() => At::Head,
+            at => at,
+        };
+    }
+
+    fn header(&mut self, line: &[u8]) {
+        let text = String::from_utf8_lossy(line);
+        let Some((name, value)) = text.split_once(':') else { return };
+        if name.eq_ignore_ascii_case("content-length") {
+            self.length = Some(value.trim_matches([' ', '\t']).parse().unwrap_or_default());
+        } else if name.eq_ignore_ascii_case("transfer-encoding") {
+            self.is_chunked = true;
+        }
+    }
+
+    fn end_head(&mut self) -> At {
+        self.has_request_line = false;
+        match (self.length.take(), std::mem::take(&mut self.is_chunked)) {
+            (Some(_), true) => {
+                self.ambiguous.0.store(true, Ordering::Relaxed);
+                At::Unscanned
+            }
+            (None, true) => At::ChunkSize,
+            (Some(0) | None, false) => At::Head,
+            (Some(length), false) => At::Body(length),
+        }
+    }
+}
+
+/// The size of a chunk, in hexadecimal digits before its extensions.
+fn chunk_size(line: &[u8]) -> Option<u64> {
+    let end = line.iter().position(|byte| !byte.is_ascii_hexdigit()).unwrap_or(line.len());
+    u64::from_str_radix(std::str::from_utf8(&line[..end]).ok()?, 16).ok()
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Scanned<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context,
+        into: &mut ReadBuf,
+    ) -> Poll<io::Result<()>> {
+        let before = into.filled().len();
+        ready!(Pin::new(&mut self.inner).poll_read(context, into))?;
+        self.scanner.scan(&into.filled()[before..]);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Scanned<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context,
+        slices: &[io::IoSlice],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a connection with these requests is ambiguous, however its bytes are split.
+    #[track_caller]
+    fn check(requests: &[&str], expected: bool) {
+        let bytes = requests.concat();
+        for size in [1, 2, 3, 7, bytes.len()] {
+            let mut scanner = Scanner { max_head: 1024, ..Scanner::default() };
+            bytes.as_bytes().chunks(size).for_each(|chunk| scanner.scan(chunk));
+            assert_eq!(scanner.ambiguous.is_set(), expected, "{requests:?} in pieces of {size}");
+        }
+    }
+
+    const SIZED: &str = "POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nabcde";
+    const CHUNKED: &str =
+        "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n3;x=y\r\nabc\r\nA\r\n0123456789\r\n0\r\n\r\n";
+    const PLAIN: &str = "\r\nGET / HTTP/1.1\nhost: x\n\n";
+    const BOTH: [&str; 2] = [
+        "POST / HTTP/1.1\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n",
+        "POST / HTTP/1.1\nTransfer-Encoding:chunked\nContent-Length:\t5 \n\n",
+    ];
+
+    #[test]
+    fn a_request_with_both_lengths_is_found_wherever_it_is() {
+        for both in BOTH {
+            check(&[both], true);
+            check(&[SIZED, both], true);
+            check(&[CHUNKED, both], true);
+            check(&[PLAIN, CHUNKED, SIZED, PLAIN, both], true);
+            let trailer = CHUNKED.replace("0\r\n\r\n", "0\r\nx: a\n\nb\r\n\r\n");
+            check(&[&trailer, both], true);
+        }
+    }
+
+    #[test]
+    fn requests_with_one_length_or_none_are_not_ambiguous() {
+        check(&[SIZED, CHUNKED, PLAIN, SIZED, CHUNKED], false);
+        let hidden = format!("POST / HTTP/1.1\r\nContent-Length: {}\r\n\r\n{}", BOTH[0].len(), BOTH[0]);
+        check(&[&hidden, PLAIN], false);
+    }
+}
