@@ -48,8 +48,8 @@ mod types;
 mod verbs;
 
 pub use admission::{
-    Admission, ConfigurationError, Level, LimitedResource, PluginError, Plugins, PodSecurity, Policy,
-    Standard, Version,
+    Admission, ConfigurationError, EventRateLimit, ImagePolicy, Level, LimitedResource, NodeSelectors,
+    PluginError, Plugins, PodSecurity, PodTolerations, Policy, Standard, Version,
 };
 pub use answer::{Answer, Body, Broken};
 pub use browsers::Browsers;

@@ -194,11 +194,14 @@ struct Chosen {
 
 impl Chosen {
     fn read(args: &ServerArgs, parts: &Parts) -> Result<Chosen, ComposeError> {
+        let (plugins, admission) =
+            (args.admission.plugins(parts.plugins())?, args.admission.configuration()?);
+        plugins.check(&admission)?;
         Ok(Chosen {
             protocol: args.serving.protocol()?,
             http: args.serving.http()?,
-            plugins: args.admission.plugins(parts.plugins())?,
-            admission: args.admission.configuration()?,
+            plugins,
+            admission,
             authorized: args.authorization.authorization()?,
             service_ranges: args.services.ranges()?,
         })

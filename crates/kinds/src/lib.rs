@@ -22,8 +22,8 @@ pub use groups::{
     Shapes, approval_condition, expression, expression_kinds, expression_warnings, requested_groups,
     requested_name, structural_condition,
 };
-pub use pod::same;
 pub use pod::subresource::validate_binding;
+pub use pod::{is_extended_resource, qos_class, same, validate_tolerations};
 pub use retired::was_served;
 pub use table::{row_conditions, row_rank, scale_cells, scale_columns};
 

@@ -5,16 +5,25 @@
 //! [`plugins`](mod@plugins) and nowhere else. A write passes all that mutate in [`admit`], then its kind's
 //! validation, then all that validate in [`Checks`].
 
+mod always_pull_images;
+mod anti_affinity;
 mod certificate;
 mod configuration;
 mod default_class;
+mod event_rate_limit;
+mod extended_resource_toleration;
+mod external_ips;
+mod image_policy;
 mod limits;
 mod namespace;
 mod node_restriction;
+mod owner_references;
 mod owners;
 mod plugins;
+mod pod_node_selector;
 mod pod_resize;
 mod pod_security;
+mod pod_tolerations;
 mod policy;
 mod priority;
 mod protection;
@@ -29,9 +38,13 @@ mod volume_resize;
 mod webhook;
 
 pub use configuration::{Admission, ConfigurationError};
+pub use event_rate_limit::EventRateLimit;
+pub use image_policy::ImagePolicy;
 pub(crate) use owners::{Dedupe, dedupe_owners};
 pub use plugins::{PluginError, Plugins};
+pub use pod_node_selector::NodeSelectors;
 pub use pod_security::{Level, PodSecurity, Policy, Standard, Version};
+pub use pod_tolerations::PodTolerations;
 pub(crate) use policy::Policies;
 pub use quota::LimitedResource;
 pub(crate) use service::{Claim, Claims, follow_all};
@@ -77,6 +90,7 @@ pub(crate) async fn admit(write: Write<'_>, object: &mut Value) -> Result<(), St
             break;
         }
     }
+    deny_all(call, Some(object))?;
     dedupe_owners(call, object, Dedupe::AfterAdmission);
     if attributes.is_main("", "services") {
         service::allocate(call, old, claim, object)?;
@@ -187,7 +201,20 @@ pub(crate) async fn admit_other(
             break;
         }
     }
-    Ok(())
+    deny_all(call, Some(object))
+}
+
+/// AlwaysDeny: rejects every write, after everything else had its say.
+fn deny_all(call: &Call, object: Option<&Value>) -> Result<(), Status> {
+    if !call.server.options.plugins.has(plugins::ALWAYS_DENY) {
+        return Ok(());
+    }
+    let (attributes, unnamed) = (Attributes { call, old: None, charges: None }, Value::object());
+    let why = "admission control is denying all modifications";
+    match call.path.name.as_str() {
+        "" => Err(attributes.forbidden(object.unwrap_or(&unnamed), why)),
+        name => Err(Status::forbidden(&attributes.resource(), name, why)),
+    }
 }
 
 /// Lets policies and webhooks refuse what is no object of its resource's kind.
@@ -298,6 +325,10 @@ impl<'a> Checks<'a> {
         let attributes = webhook::Attributes::judged(self.call, None, old);
         if self.call.server.options.plugins.has(plugins::MUTATING_WEBHOOK) {
             webhook::Rounds::default().mutate(&attributes, None, false).await?;
+        }
+        deny_all(self.call, None)?;
+        if self.call.server.options.plugins.has(plugins::NAMESPACE_EXISTS) {
+            namespace::check_exists(&Attributes { call: self.call, old, charges: None })?;
         }
         ask(&attributes).await
     }

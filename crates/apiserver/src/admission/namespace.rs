@@ -1,11 +1,16 @@
 //! Namespaces have a life: nothing is made in one that does not exist or is going away, and those that the
-//! system lives in stay.
+//! system lives in stay (NamespaceLifecycle). Others make a missing one (NamespaceAutoProvision), or reject every write to
+//! one (NamespaceExists).
 
-use mizzen_object::{Cause, Status, Value};
-use mizzen_registry::{Key, Resource};
+use http::{HeaderMap, HeaderValue, Method, Uri, header};
+use http_body_util::BodyExt as _;
+use mizzen_object::{Cause, Status, Value, json, value};
+use mizzen_registry::{Future, Key, Resource};
 
 use super::Attributes;
+use crate::identity::User;
 use crate::request::ResourcePath;
+use crate::server::Server;
 
 /// The namespaces that cannot be deleted.
 const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -46,4 +51,43 @@ pub(super) fn on_delete(resource: &Resource, path: &ResourcePath) -> Result<(), 
         return Err(Status::forbidden(&kind.resource(), &path.name, "this namespace may not be deleted"));
     }
     Ok(())
+}
+
+/// Whether something is created in a namespace that is not there.
+pub(super) fn is_missing(attributes: &Attributes) -> bool {
+    let is_in_one = attributes.is_create() && !attributes.namespace().is_empty();
+    is_in_one && !attributes.is_dry_run() && check_exists(attributes).is_err()
+}
+
+/// Creates a namespace that is not there.
+pub(super) fn provision<'a>(
+    attributes: &'a Attributes<'a>,
+    object: &'a mut Value,
+) -> Future<'a, Result<(), Status>> {
+    Box::pin(async move {
+        let Some(server) = attributes.call.server.itself.upgrade().map(Server) else { return Ok(()) };
+        let namespace = value!({ "metadata": { "name": (attributes.namespace()) } });
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(header::USER_AGENT, HeaderValue::from_static("kube-apiserver"));
+        let (user, path) = (User::master("system:apiserver"), Uri::from_static("/api/v1/namespaces"));
+        let body = json::to_string(&namespace).into();
+        let answer = server.call(Some(user), Method::POST, path, headers, body).await;
+        if answer.status().is_success() || answer.status() == http::StatusCode::CONFLICT {
+            return Ok(());
+        }
+        let body = answer.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+        let status = json::parse(&body).unwrap_or_default();
+        Err(attributes.forbidden(object, status["message"].str()))
+    })
+}
+
+/// Rejects a write to a namespace that is not there.
+pub(super) fn check_exists(attributes: &Attributes) -> Result<(), Status> {
+    let (server, namespace) = (attributes.call.server, attributes.namespace());
+    if namespace.is_empty() || attributes.is("", "namespaces") {
+        return Ok(());
+    }
+    let namespaces = server.catalog.get("", "v1", "namespaces").ok_or_else(Status::no_such_resource)?;
+    server.registry.get_field(&namespaces, &Key::new("", namespace), "status.phase").map(drop)
 }

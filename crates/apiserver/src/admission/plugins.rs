@@ -1,16 +1,18 @@
 //! Which plug-ins are there, in which order do they have their say, and which of them are on?
 //!
 //! The table has every plug-in that Kubernetes knows, in its order, so that the same names can be given on the
-//! command line. Most are on unless somebody says otherwise; those that this server does not have cannot be
-//! turned on.
+//! command line. Most are on unless somebody says otherwise. Those of a feature gate that is off have nothing to do, and
+//! cannot be turned on.
 
 use mizzen_object::{Status, Value};
 use mizzen_registry::Future;
 
 use super::{
-    Attributes, certificate, check_with_policies, check_with_webhooks, default_class, limits, namespace,
-    node_restriction, pod_resize, pod_security, priority, protection, quota, runtime_class, service_account,
-    taint, toleration, topology, volume_resize,
+    Admission, Attributes, always_pull_images, anti_affinity, certificate, check_with_policies,
+    check_with_webhooks, default_class, event_rate_limit, extended_resource_toleration, external_ips,
+    image_policy, limits, namespace, node_restriction, owner_references, pod_node_selector, pod_resize,
+    pod_security, pod_tolerations, priority, protection, quota, runtime_class, service_account, taint,
+    toleration, topology, volume_resize,
 };
 
 /// Something that changes what is written, or refuses it.
@@ -54,8 +56,9 @@ pub(super) struct Plugin {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     On,
-    /// Kubernetes has it, this server has not.
-    Absent,
+    Off,
+    /// Its kinds belong to a feature gate that is off in v1.36, and are not served.
+    Gated,
 }
 
 impl Plugin {
@@ -63,18 +66,21 @@ impl Plugin {
         Plugin { name, state: State::On, mutate, validate }
     }
 
-    /// It is on, and there is nothing for it to do: what it looks at is behind a feature that is off by
-    /// default, or it is called elsewhere.
-    const fn idle(name: &'static str) -> Plugin {
-        Plugin::on(name, Mutate::Nothing, Validate::Nothing)
+    const fn off(name: &'static str, mutate: Mutate, validate: Validate) -> Plugin {
+        Plugin { name, state: State::Off, mutate, validate }
     }
 
-    const fn absent(name: &'static str) -> Plugin {
-        Plugin { name, state: State::Absent, mutate: Mutate::Nothing, validate: Validate::Nothing }
+    const fn gated(name: &'static str) -> Plugin {
+        Plugin { name, state: State::Gated, mutate: Mutate::Nothing, validate: Validate::Nothing }
     }
 }
 
+const ALWAYS_ADMIT: &str = "AlwaysAdmit";
+pub(super) const ALWAYS_DENY: &str = "AlwaysDeny";
 pub(super) const NAMESPACE_LIFECYCLE: &str = "NamespaceLifecycle";
+pub(super) const NAMESPACE_EXISTS: &str = "NamespaceExists";
+const EVENT_RATE_LIMIT: &str = "EventRateLimit";
+const IMAGE_POLICY_WEBHOOK: &str = "ImagePolicyWebhook";
 const SERVICE_ACCOUNT: &str = "ServiceAccount";
 pub(super) const NODE_RESTRICTION: &str = "NodeRestriction";
 pub(super) const MUTATING_POLICY: &str = "MutatingAdmissionPolicy";
@@ -89,11 +95,15 @@ static TABLE: &[Plugin] = {
     const SAME: Mutate = Mutate::Nothing;
     const ANY: Validate = Validate::Nothing;
     &[
-        Plugin::absent("AlwaysAdmit"),
-        Plugin::absent("NamespaceAutoProvision"),
+        Plugin::off(ALWAYS_ADMIT, SAME, ANY),
+        Plugin::off(
+            "NamespaceAutoProvision",
+            Mutate::Later { concerns: namespace::is_missing, mutate: namespace::provision },
+            ANY,
+        ),
         Plugin::on(NAMESPACE_LIFECYCLE, change(namespace::admit), ANY),
-        Plugin::absent("NamespaceExists"),
-        Plugin::absent("LimitPodHardAntiAffinityTopology"),
+        Plugin::off(NAMESPACE_EXISTS, SAME, check(|attributes, _| namespace::check_exists(attributes))),
+        Plugin::off("LimitPodHardAntiAffinityTopology", SAME, check(anti_affinity::check)),
         Plugin::on("LimitRanger", change(limits::admit), check(limits::check)),
         Plugin::on(
             SERVICE_ACCOUNT,
@@ -106,19 +116,31 @@ static TABLE: &[Plugin] = {
             ANY,
         ),
         Plugin::on("TaintNodesByCondition", change(taint::admit), ANY),
-        Plugin::absent("AlwaysPullImages"),
-        Plugin::absent("ImagePolicyWebhook"),
+        Plugin::off("AlwaysPullImages", change(always_pull_images::admit), check(always_pull_images::check)),
+        Plugin::off(
+            IMAGE_POLICY_WEBHOOK,
+            SAME,
+            Validate::Later { concerns: image_policy::concerns, validate: image_policy::check },
+        ),
         Plugin::on("PodSecurity", SAME, check(pod_security::check)),
-        Plugin::absent("PodNodeSelector"),
+        Plugin::off("PodNodeSelector", change(pod_node_selector::admit), check(pod_node_selector::check)),
         Plugin::on("Priority", change(priority::admit), check(priority::check)),
         Plugin::on("DefaultTolerationSeconds", change(toleration::admit), ANY),
-        Plugin::absent("PodTolerationRestriction"),
-        Plugin::absent("EventRateLimit"),
-        Plugin::absent("ExtendedResourceToleration"),
+        Plugin::off(
+            "PodTolerationRestriction",
+            change(pod_tolerations::admit),
+            check(pod_tolerations::check),
+        ),
+        Plugin::off(EVENT_RATE_LIMIT, SAME, check(event_rate_limit::check)),
+        Plugin::off("ExtendedResourceToleration", change(extended_resource_toleration::admit), ANY),
         Plugin::on("DefaultStorageClass", change(default_class::admit_claim), ANY),
         Plugin::on("StorageObjectInUseProtection", change(protection::admit), ANY),
-        Plugin::idle("PodGroupProtection"),
-        Plugin::absent("OwnerReferencesPermissionEnforcement"),
+        Plugin::gated("PodGroupProtection"),
+        Plugin::off(
+            "OwnerReferencesPermissionEnforcement",
+            SAME,
+            Validate::Later { concerns: owner_references::concerns, validate: owner_references::check },
+        ),
         Plugin::on("PersistentVolumeClaimResize", SAME, check(volume_resize::check)),
         Plugin::on("RuntimeClass", change(runtime_class::admit), check(runtime_class::check)),
         Plugin::on(
@@ -131,19 +153,19 @@ static TABLE: &[Plugin] = {
             SAME,
             Validate::Later { concerns: certificate::is_status, validate: certificate::check_signing },
         ),
-        Plugin::idle("ClusterTrustBundleAttest"),
+        Plugin::gated("ClusterTrustBundleAttest"),
         Plugin::on("CertificateSubjectRestriction", SAME, check(certificate::check_subject)),
         Plugin::on("DefaultIngressClass", change(default_class::admit_ingress), ANY),
-        Plugin::absent("DenyServiceExternalIPs"),
+        Plugin::off("DenyServiceExternalIPs", SAME, check(external_ips::check)),
         Plugin::on("PodTopologyLabels", change(topology::admit), ANY),
-        Plugin::idle("PodGroupWorkloadExists"),
+        Plugin::gated("PodGroupWorkloadExists"),
         Plugin::on("NodeDeclaredFeatureValidator", SAME, check(pod_resize::check_features)),
-        Plugin::idle("JobValidation"),
+        Plugin::gated("JobValidation"),
         Plugin::on("PodResizeValidator", SAME, check(pod_resize::check_size)),
         // Those that ask others come last: they see what all before them have made of the object.
         // Called by `admit`, which lets everybody look again at what these two have changed.
-        Plugin::idle(MUTATING_POLICY),
-        Plugin::idle(MUTATING_WEBHOOK),
+        Plugin::on(MUTATING_POLICY, SAME, ANY),
+        Plugin::on(MUTATING_WEBHOOK, SAME, ANY),
         Plugin::on(
             VALIDATING_POLICY,
             SAME,
@@ -160,7 +182,8 @@ static TABLE: &[Plugin] = {
             SAME,
             Validate::Later { concerns: quota::concerns, validate: quota::check },
         ),
-        Plugin::absent("AlwaysDeny"),
+        // Called by `admit` after policies and webhooks, and for deletions.
+        Plugin::off(ALWAYS_DENY, SAME, ANY),
     ]
 };
 
@@ -180,11 +203,25 @@ pub enum PluginError {
         /// What was asked for.
         name: String,
     },
-    /// Kubernetes has it, this server has not.
-    #[error("the admission plug-in \"{name}\" is not part of this server")]
-    Absent {
+    /// Its feature gate is off.
+    #[error("the admission plug-in \"{name}\" would do nothing: its feature gate is off")]
+    Gated {
         /// What was asked for.
         name: String,
+    },
+    /// It is turned on and off. Kubernetes: in upstream's words (server/options/admission.go).
+    #[error("[{names}] in enable-admission-plugins and disable-admission-plugins overlapped")]
+    Overlap {
+        /// The plug-ins.
+        names: String,
+    },
+    /// It is on without the configuration that it needs.
+    #[error("couldn't init admission plugin \"{name}\": {why}")]
+    Unconfigured {
+        /// The plug-in.
+        name: &'static str,
+        /// What is missing, as upstream says it.
+        why: &'static str,
     },
 }
 
@@ -216,8 +253,14 @@ impl Plugins {
     /// Turns one on.
     pub fn enable(&mut self, name: &str) -> Result<(), PluginError> {
         let plugin = find(name)?;
-        if plugin.state == State::Absent {
-            return Err(PluginError::Absent { name: name.into() });
+        if plugin.state == State::Gated {
+            return Err(PluginError::Gated { name: name.into() });
+        }
+        if [ALWAYS_ADMIT, ALWAYS_DENY].contains(&name) {
+            tracing::warn!(
+                "{name} admission controller is deprecated. Please remove this controller from your \
+                 configuration files and scripts."
+            );
         }
         self.0 = TABLE.iter().filter(|known| known.name == name || self.has(known.name)).collect();
         Ok(())
@@ -228,6 +271,22 @@ impl Plugins {
         find(name)?;
         self.0.retain(|plugin| plugin.name != name);
         Ok(())
+    }
+
+    /// Rejects a plug-in that is on and cannot work with this configuration.
+    pub fn check(&self, admission: &Admission) -> Result<(), PluginError> {
+        let needed = [
+            (IMAGE_POLICY_WEBHOOK, admission.image_policy.is_some(), "no config specified"),
+            (
+                EVENT_RATE_LIMIT,
+                admission.event_rate_limit.is_some(),
+                "limits: Invalid value: null: must not be empty",
+            ),
+        ];
+        match needed.into_iter().find(|(name, is_configured, _)| self.has(name) && !is_configured) {
+            Some((name, _, why)) => Err(PluginError::Unconfigured { name, why }),
+            None => Ok(()),
+        }
     }
 
     /// Whether one is on.
@@ -246,7 +305,7 @@ fn find(name: &str) -> Result<&'static Plugin, PluginError> {
 }
 
 fn known() -> Vec<&'static str> {
-    TABLE.iter().filter(|plugin| plugin.state == State::On).map(|plugin| plugin.name).collect()
+    TABLE.iter().filter(|plugin| plugin.state != State::Gated).map(|plugin| plugin.name).collect()
 }
 
 #[cfg(test)]
@@ -274,10 +333,42 @@ mod tests {
     fn names_that_nobody_knows_are_refused() {
         let error = Plugins::default().disable("Nonsense").unwrap_err();
         assert!(
-            error.to_string().starts_with("there is no admission plug-in \"Nonsense\"; known are Namesp")
+            error.to_string().starts_with("there is no admission plug-in \"Nonsense\"; known are Always")
         );
-        let error = Plugins::default().enable("AlwaysDeny").unwrap_err();
-        assert_eq!(error.to_string(), "the admission plug-in \"AlwaysDeny\" is not part of this server");
-        assert_eq!(Plugins::default().disable("AlwaysDeny"), Ok(()));
+    }
+
+    #[test]
+    fn a_plugin_that_would_do_nothing_is_refused() {
+        for name in
+            ["PodGroupProtection", "ClusterTrustBundleAttest", "PodGroupWorkloadExists", "JobValidation"]
+        {
+            let error = Plugins::default().enable(name).unwrap_err();
+            let expected =
+                format!("the admission plug-in \"{name}\" would do nothing: its feature gate is off");
+            assert_eq!(error.to_string(), expected);
+            assert_eq!(Plugins::default().disable(name), Ok(()));
+        }
+    }
+
+    #[test]
+    fn every_other_plugin_can_be_turned_on_and_some_need_a_configuration() {
+        let mut plugins = Plugins::default();
+        for plugin in TABLE.iter().filter(|plugin| plugin.state == State::Off) {
+            assert!(!plugins.has(plugin.name));
+            plugins.enable(plugin.name).unwrap();
+        }
+        let order: Vec<&str> =
+            TABLE.iter().filter(|plugin| plugin.state != State::Gated).map(|plugin| plugin.name).collect();
+        assert_eq!(plugins.iter().map(|plugin| plugin.name).collect::<Vec<_>>(), order);
+        let refused = |plugins: &Plugins| plugins.check(&Admission::default()).unwrap_err().to_string();
+        assert_eq!(
+            refused(&plugins),
+            "couldn't init admission plugin \"ImagePolicyWebhook\": no config specified"
+        );
+        plugins.disable(IMAGE_POLICY_WEBHOOK).unwrap();
+        let expected = "couldn't init admission plugin \"EventRateLimit\": limits: Invalid value: null: must not be empty";
+        assert_eq!(refused(&plugins), expected);
+        plugins.disable(EVENT_RATE_LIMIT).unwrap();
+        assert_eq!(plugins.check(&Admission::default()), Ok(()));
     }
 }

@@ -14,15 +14,12 @@ use tokio::time::timeout;
 
 use super::{Authenticator, Bearer, TokenCache, Verdict};
 use crate::delegate::{Kubeconfig, KubeconfigError, reviewed_user};
-use crate::outgoing::{Remote, jittered};
+use crate::outgoing::Remote;
 
 /// Kubernetes: how long all attempts together may take (token/cache/cached_token_authenticator.go).
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Kubernetes: how often it is asked, how long to wait before the second time, and how much longer each time
-/// (server/options/authentication.go).
-const ATTEMPTS: u32 = 5;
+/// Kubernetes: how long to wait before it is asked for the second time (server/options/authentication.go).
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGER: f64 = 1.5;
 
 /// Which TokenReview is spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -99,16 +96,9 @@ impl TokenWebhook {
 
     /// Asks until there is an answer, or no hope for one.
     async fn insist(&self, review: &Bytes) -> Result<Value, String> {
-        let mut pause = FIRST_PAUSE;
-        for attempt in 1.. {
-            match self.remote.post(review.clone(), PATIENCE).await {
-                Ok(body) => return read(&body),
-                Err(error) if attempt == ATTEMPTS || !error.is_passing() => return Err(error.why),
-                Err(_) => tokio::time::sleep(jittered(&self.registry, pause)).await,
-            }
-            pause = pause.mul_f64(LONGER);
-        }
-        Err("nobody asked".into())
+        let answer =
+            self.remote.post_with_backoff(&self.registry, review.clone(), FIRST_PAUSE, PATIENCE).await;
+        read(&answer.map_err(|error| error.why)?)
     }
 }
 

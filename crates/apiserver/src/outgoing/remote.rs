@@ -15,6 +15,11 @@ use crate::delegate::kubeconfig::Kubeconfig;
 /// The most bytes of an answer.
 const MAX_ANSWER: usize = 1024 * 1024;
 
+/// Kubernetes: how often a review is posted, and how much longer the pause is each time
+/// (apiserver/pkg/util/webhook/webhook.go).
+const ATTEMPTS: u32 = 5;
+const BACKOFF_FACTOR: f64 = 1.5;
+
 /// The server, with what we show to it.
 pub(crate) struct Remote {
     client: Client,
@@ -66,6 +71,24 @@ impl Remote {
     pub async fn post(&self, body: Bytes, patience: Duration) -> Result<Bytes, PostError> {
         let (code, outcome) = self.exchange(body, patience).await?;
         outcome.map_err(|error| PostError { code: Some(code), why: error.0 })
+    }
+
+    /// Posts a review again, later and later, while it fails for a reason that may pass. Each attempt has `patience`.
+    pub async fn post_with_backoff(
+        &self,
+        registry: &Registry,
+        body: Bytes,
+        mut pause: Duration,
+        patience: Duration,
+    ) -> Result<Bytes, PostError> {
+        for _ in 1..ATTEMPTS {
+            match self.post(body.clone(), patience).await {
+                Err(error) if error.is_passing() => tokio::time::sleep(jittered(registry, pause)).await,
+                outcome => return outcome,
+            }
+            pause = pause.mul_f64(BACKOFF_FACTOR);
+        }
+        self.post(body, patience).await
     }
 
     /// Posts something whose answer does not matter, as long as it is a good one.

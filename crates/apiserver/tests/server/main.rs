@@ -26,6 +26,7 @@ mod list;
 mod nodes;
 mod numbers;
 mod patterns;
+mod plugins;
 mod pod_security;
 mod policy;
 mod quota;

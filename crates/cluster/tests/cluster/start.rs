@@ -119,3 +119,61 @@ async fn who_decides_must_make_sense() {
     let said = String::from_utf8_lossy(&failed.stderr);
     assert!(said.contains("the mode ABAC is not supported"), "{said}");
 }
+
+#[tokio::test]
+async fn plugins_that_are_off_can_be_enabled_and_configured() {
+    const SERVICES: &str = "/api/v1/namespaces/default/services";
+    const SERVICE: &str =
+        r#"{"metadata":{"name":"s"},"spec":{"ports":[{"port":80}],"externalIPs":["192.0.2.1"]}}"#;
+    const EVENTS: &str = "/api/v1/namespaces/default/events";
+    let limits = "{apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration, limits: [{type: User, qps: 1, burst: 1}]}";
+    let configuration = "{apiVersion: apiserver.config.k8s.io/v1, kind: AdmissionConfiguration, plugins: [{name: EventRateLimit, path: limits.yaml}]}";
+    for home in [Home::in_memory(), Home::in_memory().whole().with("--nodes=0")] {
+        let home = home
+            .with("--enable-admission-plugins=DenyServiceExternalIPs,EventRateLimit")
+            .with("--admission-control-config-file=admission.yaml");
+        let output = home.fail_to_start(0).await;
+        assert!(String::from_utf8_lossy(&output.stderr).contains("admission.yaml"));
+        std::fs::write(home.path().join("admission.yaml"), configuration).unwrap();
+        std::fs::write(home.path().join("limits.yaml"), limits).unwrap();
+        let process = home.start().await;
+        let client = process.admin().await;
+        let refused = client.post(SERVICES, SERVICE).await.expect(403).text();
+        assert!(refused.contains("Use of external IPs is denied by admission control"), "{refused}");
+        // One per second is accepted; some come faster, however slow the machine is.
+        let mut refused = None;
+        for number in 0..100 {
+            let metadata = format!(r#"{{"name":"e{number}"}}"#);
+            let event = format!(r#"{{"metadata":{metadata},"involvedObject":{{"namespace":"default"}}}}"#);
+            let answer = client.post(EVENTS, event).await;
+            assert!(number > 0 || answer.status == 201, "{}", answer.text());
+            if answer.status != 201 {
+                refused = Some(answer.expect(429).text());
+                break;
+            }
+        }
+        let refused = refused.expect("one is refused");
+        assert!(refused.contains("limit reached on type User for key admin"), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_plugin_that_could_not_work_stops_the_server_from_starting() {
+    for (arguments, expected) in [
+        (
+            &["--enable-admission-plugins=EventRateLimit"][..],
+            "limits: Invalid value: null: must not be empty",
+        ),
+        (&["--enable-admission-plugins=ImagePolicyWebhook"], "\"ImagePolicyWebhook\": no config specified"),
+        (&["--enable-admission-plugins=JobValidation"], "\"JobValidation\" would do nothing"),
+        (&["--enable-admission-plugins=Nonsense"], "there is no admission plug-in \"Nonsense\""),
+        (
+            &["--enable-admission-plugins=Priority", "--disable-admission-plugins=Priority"],
+            "[Priority] in enable-admission-plugins and disable-admission-plugins overlapped",
+        ),
+    ] {
+        let output = Home::in_memory().fail_with(&[&["--port", "0"], arguments].concat()).await;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(expected), "{said}");
+    }
+}

@@ -42,6 +42,8 @@ pub(crate) use default::{default_template, each, round, with};
 pub(crate) use internal::form;
 pub(crate) use options::Options;
 pub(crate) use prepare::drop_disabled;
+pub use prepare::qos_class;
+pub use resources::is_extended as is_extended_resource;
 pub use update::same;
 pub(crate) use warnings::{name_warning, old_node_label, template_warnings};
 
@@ -82,6 +84,11 @@ pub(crate) fn validate_template(
     violations: &mut Violations,
 ) {
     validate_template_with(template, &Options::of(old), path, violations);
+}
+
+/// Tolerations outside a pod, in the configuration of an admission plug-in.
+pub fn validate_tolerations(tolerations: &Value, path: &Path, violations: &mut Violations) {
+    scheduling::validate_tolerations(tolerations, &Options::default(), path, violations);
 }
 
 /// Like [`validate_template`], for who knows better what an old template excuses.

@@ -173,7 +173,7 @@ pub(super) fn app_armor_profile(annotation: &str) -> Option<Value> {
 }
 
 /// How firmly a pod holds its resources.
-pub(super) fn qos_class(spec: &Value) -> &'static str {
+pub fn qos_class(spec: &Value) -> &'static str {
     let mut sums = [BTreeMap::new(), BTreeMap::new()];
     let mut all_limited = true;
     let mut count = |resources: &Value| {

@@ -70,7 +70,7 @@ fn is_elastic(name: &str) -> bool {
 }
 
 /// Whether it is somebody else's, and could be named in a quota.
-fn is_extended(name: &str) -> bool {
+pub fn is_extended(name: &str) -> bool {
     !is_native(name)
         && !name.starts_with("requests.")
         && names::is_qualified_name(&format!("requests.{name}")).is_empty()

@@ -1,6 +1,6 @@
 //! Which admission plug-ins run, and what they are told.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use mizzen_apiserver::{Admission, PluginError, Plugins};
@@ -25,6 +25,11 @@ pub struct AdmissionArgs {
 impl AdmissionArgs {
     /// `plugins` with those turned on and off that were asked for.
     pub fn plugins(&self, mut plugins: Plugins) -> Result<Plugins, PluginError> {
+        let is_disabled = |name: &&String| self.disable_admission_plugins.contains(name);
+        let both: Vec<String> = self.enable_admission_plugins.iter().filter(is_disabled).cloned().collect();
+        if !both.is_empty() {
+            return Err(PluginError::Overlap { names: both.join(" ") });
+        }
         self.enable_admission_plugins.iter().try_for_each(|name| plugins.enable(name))?;
         self.disable_admission_plugins.iter().try_for_each(|name| plugins.disable(name))?;
         Ok(plugins)
@@ -33,6 +38,7 @@ impl AdmissionArgs {
     /// What they are told.
     pub fn configuration(&self) -> Result<Admission, ComposeError> {
         let Some(file) = &self.admission_control_config_file else { return Ok(Admission::default()) };
-        Admission::read(&document(file)?).map_err(|error| refused(file, error.to_string()))
+        let base = file.parent().unwrap_or(Path::new(""));
+        Admission::read(&document(file)?, base).map_err(|error| refused(file, error.to_string()))
     }
 }

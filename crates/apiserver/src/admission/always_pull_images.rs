@@ -1,0 +1,76 @@
+//! AlwaysPullImages: a pod's images are pulled whenever it starts, so that only users with credentials for a private
+//! image run it, though a node may have it already.
+
+use mizzen_object::{Status, Value, Violations, in_one};
+
+use super::Attributes;
+
+const ALWAYS: &str = "Always";
+/// Kubernetes: in the order in which upstream visits containers.
+const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+
+/// Sets the pull policy of every image of a pod.
+pub(super) fn admit(attributes: &Attributes, pod: &mut Value) -> Result<(), Status> {
+    if is_ignored(attributes, pod) {
+        return Ok(());
+    }
+    let Some(spec) = pod.get_mut("spec") else { return Ok(()) };
+    for list in CONTAINER_LISTS {
+        let containers = spec.get_mut(list).map(Value::list_mut).unwrap_or_default();
+        containers.iter_mut().for_each(|container| container.set("imagePullPolicy", ALWAYS));
+    }
+    for volume in spec.get_mut("volumes").map(Value::list_mut).unwrap_or_default() {
+        if let Some(image) = volume.get_mut("image") {
+            image.set("pullPolicy", ALWAYS);
+        }
+    }
+    Ok(())
+}
+
+/// Rejects a pod of which something later has changed a policy.
+///
+/// Kubernetes: the errors are joined without a status, so the code is 500 (alwayspullimages/admission.go).
+pub(super) fn check(attributes: &Attributes, pod: &Value) -> Result<(), Status> {
+    if is_ignored(attributes, pod) {
+        return Ok(());
+    }
+    let refused = violations(&pod["spec"]).0.into_iter().map(|violation| {
+        let Status { message, .. } = attributes.forbidden(pod, &violation.to_string());
+        message
+    });
+    in_one(refused).map_or(Ok(()), |problems| Err(Status::unknown(problems)))
+}
+
+fn violations(spec: &Value) -> Violations {
+    let mut violations = Violations::default();
+    let mut expect_always = |path: String, policy: &Value| {
+        if policy.str() != ALWAYS {
+            violations.not_supported(path, policy.str(), &[ALWAYS]);
+        }
+    };
+    for list in CONTAINER_LISTS {
+        for (index, container) in spec[list].list().iter().enumerate() {
+            expect_always(format!("spec.{list}[{index}].imagePullPolicy"), &container["imagePullPolicy"]);
+        }
+    }
+    for (index, volume) in spec["volumes"].list().iter().enumerate() {
+        if !volume["image"].is_null() {
+            expect_always(format!("spec.volumes[{index}].image.pullPolicy"), &volume["image"]["pullPolicy"]);
+        }
+    }
+    violations
+}
+
+/// Only pods are looked at, and of those that exist only the ones that get an image which they did not have.
+fn is_ignored(attributes: &Attributes, pod: &Value) -> bool {
+    !attributes.is_main("", "pods") || attributes.old.is_some_and(|old| !has_new_image(pod, old))
+}
+
+fn has_new_image(pod: &Value, old: &Value) -> bool {
+    let images = |pod: &Value| -> Vec<String> {
+        let containers = CONTAINER_LISTS.iter().flat_map(|list| pod["spec"][*list].list());
+        containers.map(|container| container["image"].str().to_owned()).collect()
+    };
+    let known = images(old);
+    images(pod).iter().any(|image| !known.contains(image))
+}
