@@ -37,6 +37,7 @@ mod options;
 mod outgoing;
 mod ownership;
 mod pages;
+mod purpose;
 mod receive;
 mod recover;
 mod request;

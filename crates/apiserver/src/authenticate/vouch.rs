@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, SubjectPublicKeyInfoDer, TrustAnchor, UnixTime};
-use webpki::{
-    ALL_VERIFICATION_ALGS, EndEntityCert, Error, ExtendedKeyUsageValidator, KeyPurposeId, KeyPurposeIdIter,
-    KeyUsage, RawPublicKeyEntity, RequiredEkuNotFoundContext, anchor_from_trusted_cert,
-};
+use webpki::{ALL_VERIFICATION_ALGS, EndEntityCert, RawPublicKeyEntity, anchor_from_trusted_cert};
 use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
+
+use crate::purpose::Purpose;
 
 /// Authorities.
 #[derive(Default)]
@@ -43,7 +42,8 @@ impl Roots {
         };
         let anchors: Vec<TrustAnchor> = alive.map(|root| root.anchor.clone()).collect();
         let now = UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(now).unwrap_or_default()));
-        leaf.verify_for_usage(ALL_VERIFICATION_ALGS, &anchors, between, now, ForClients, None, None).is_ok()
+        let usage = Purpose::Client;
+        leaf.verify_for_usage(ALL_VERIFICATION_ALGS, &anchors, between, now, usage, None, None).is_ok()
     }
 }
 
@@ -80,29 +80,6 @@ impl Root {
             && (from.timestamp()..=until.timestamp()).contains(&now)
             && parsed.issuer().as_raw() == self.name
             && ALL_VERIFICATION_ALGS.iter().any(|it| key.verify_signature(*it, message, signature).is_ok())
-    }
-}
-
-/// A certificate that says what it is for must say that it is for clients, or for anything. Kubernetes: RFC 5280 leaves
-/// it open whether the latter is enough; for Go it is (crypto/x509/verify.go).
-struct ForClients;
-
-/// id-kp-clientAuth and anyExtendedKeyUsage.
-const GOOD: [KeyPurposeId; 2] =
-    [KeyPurposeId::new(&[0x2b, 6, 1, 5, 5, 7, 3, 2]), KeyPurposeId::new(&[0x55, 0x1d, 0x25, 0])];
-
-impl ExtendedKeyUsageValidator for ForClients {
-    fn validate(&self, purposes: KeyPurposeIdIter) -> Result<(), Error> {
-        let mut present = Vec::new();
-        for purpose in purposes {
-            let purpose = purpose?;
-            if GOOD.contains(&purpose) {
-                return Ok(());
-            }
-            present.push(purpose.to_decoded_oid());
-        }
-        let missing = RequiredEkuNotFoundContext { required: KeyUsage::client_auth(), present };
-        if missing.present.is_empty() { Ok(()) } else { Err(Error::RequiredEkuNotFoundContext(missing)) }
     }
 }
 

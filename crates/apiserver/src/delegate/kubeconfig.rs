@@ -10,7 +10,8 @@ use base64::engine::general_purpose::STANDARD;
 use http::Uri;
 use mizzen_object::{Value, yaml};
 
-use crate::outgoing::{Identity, Trust};
+use crate::outgoing::{Identity, Trust, clean_path};
+use crate::request::decode;
 
 /// The current context.
 #[derive(Clone)]
@@ -108,8 +109,7 @@ fn place(server: &str) -> Result<Place, String> {
     let uri: Uri = server.parse().map_err(|_| refuse())?;
     let host = uri.host().filter(|_| uri.scheme_str() == Some("https")).ok_or_else(refuse)?;
     let address = format!("{host}:{}", uri.port_u16().unwrap_or(443));
-    // Kubernetes: a slash at the end of the path does not count.
-    let path = format!("/{}", uri.path().trim_matches('/'));
+    let path = clean_path(&decode(uri.path()));
     Ok(Place { url: format!("https://{address}"), path, address, host: host.to_owned() })
 }
 

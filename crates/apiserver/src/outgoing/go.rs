@@ -3,8 +3,7 @@
 use std::error::Error;
 use std::io;
 
-use tokio_rustls::rustls::{CertificateError, InvalidMessage};
-use tokio_rustls::rustls::{Error as TlsError, pki_types::ServerName};
+use tokio_rustls::rustls::{CertificateError, Error as TlsError, InvalidMessage};
 
 use super::SendError;
 
@@ -75,7 +74,11 @@ pub(super) fn system(error: &io::Error) -> String {
 pub(super) fn handshake(error: &io::Error) -> String {
     match error.get_ref().and_then(|error| error.downcast_ref::<TlsError>()) {
         Some(TlsError::InvalidCertificate(error)) => {
-            format!("tls: failed to verify certificate: x509: {}", certificate(error))
+            let words = match error {
+                CertificateError::Other(error) => error.0.to_string(),
+                other => other.to_string(),
+            };
+            format!("tls: failed to verify certificate: x509: {words}")
         }
         Some(TlsError::InvalidMessage(InvalidMessage::InvalidContentType)) => {
             "http: server gave HTTP response to HTTPS client".into()
@@ -86,63 +89,6 @@ pub(super) fn handshake(error: &io::Error) -> String {
         Some(error) => format!("tls: {error}"),
         None if error.kind() == io::ErrorKind::UnexpectedEof => "EOF".into(),
         None => format!("read tcp: read: {}", system(error)),
-    }
-}
-
-fn certificate(error: &CertificateError) -> String {
-    match error {
-        CertificateError::UnknownIssuer => "certificate signed by unknown authority".into(),
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            format!("certificate has expired or is not yet valid{}", times(error))
-        }
-        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            format!("certificate has expired or is not yet valid{}", times(error))
-        }
-        CertificateError::NotValidForNameContext { expected, presented } => other_name(expected, presented),
-        CertificateError::BadSignature => "certificate signed by unknown authority".into(),
-        // A certificate that is its own authority is nobody's server.
-        CertificateError::Other(_) => "certificate signed by unknown authority".into(),
-        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
-            "certificate specifies an incompatible key usage".into()
-        }
-        other => other.to_string(),
-    }
-}
-
-fn times(error: &CertificateError) -> String {
-    let show = |time: &tokio_rustls::rustls::pki_types::UnixTime| {
-        mizzen_object::time::from_unix(i64::try_from(time.as_secs()).unwrap_or_default())
-    };
-    match error {
-        CertificateError::ExpiredContext { time, not_after } => {
-            format!(": current time {} is after {}", show(time), show(not_after))
-        }
-        CertificateError::NotValidYetContext { time, not_before } => {
-            format!(": current time {} is before {}", show(time), show(not_before))
-        }
-        _ => String::new(),
-    }
-}
-
-/// The names that a certificate has, where another was wanted.
-fn other_name(expected: &ServerName<'_>, presented: &[String]) -> String {
-    let names = |kind: &str| -> Vec<&str> {
-        let names = presented.iter().filter_map(|name| name.strip_prefix(kind));
-        names.map(|name| name.trim_matches(['(', ')', '"'])).collect()
-    };
-    let wanted = expected.to_str();
-    let (dns, addresses) = (names("DnsName"), names("IpAddress"));
-    match expected {
-        ServerName::IpAddress(_) if addresses.is_empty() => {
-            format!("cannot validate certificate for {wanted} because it doesn't contain any IP SANs")
-        }
-        ServerName::IpAddress(_) => {
-            format!("certificate is valid for {}, not {wanted}", addresses.join(", "))
-        }
-        _ if dns.is_empty() => {
-            format!("certificate is not valid for any names, but wanted to match {wanted}")
-        }
-        _ => format!("certificate is valid for {}, not {wanted}", dns.join(", ")),
     }
 }
 

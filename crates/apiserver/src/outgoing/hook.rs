@@ -5,13 +5,15 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, Response, Uri, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use mizzen_object::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
-use super::{Client, SendError, Service, Target, Trust, go, whole};
+use super::redirect::{Call, clean_path};
+use super::{Client, SendError, Service, Target, Trust, go};
+use crate::request::decode;
 
 /// How much of an answer that is no object is shown.
 const MAX_SHOWN: usize = 2048;
@@ -54,16 +56,23 @@ impl Hook {
         Hook { place, trust }
     }
 
-    /// Where it is, as messages show it, without query.
-    fn url(&self) -> String {
-        match &self.place {
-            Place::Url(url) => url.clone(),
-            Place::Service(service, path) => {
-                let slash = if path.starts_with('/') { "" } else { "/" };
-                format!("https://{}:{}{slash}{path}", service.host(), service.port)
+    /// Where it is, as client-go calls it, without query.
+    fn url(&self) -> Result<String, SendError> {
+        Ok(match &self.place {
+            Place::Url(url) => {
+                let uri: Uri = url.parse().map_err(|error| SendError(format!("Unparsable URL: {error}")))?;
+                let authority = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
+                let authority = authority.rsplit('@').next().unwrap_or_default();
+                let path = clean_path(&decode(uri.path()));
+                format!("{}://{authority}{path}", uri.scheme_str().unwrap_or("https"))
             }
-            Place::Nowhere => String::new(),
-        }
+            Place::Service(service, path) => {
+                format!("https://{}:{}{}", service.host(), service.port, clean_path(path))
+            }
+            Place::Nowhere => {
+                return Err(SendError("webhook configuration must have either service or URL".into()));
+            }
+        })
     }
 
     /// Posts a review and gives back the body of a good answer. `query` is added to the URL and may be empty.
@@ -74,54 +83,60 @@ impl Hook {
         body: Bytes,
         limit: Limit,
     ) -> Result<Bytes, SendError> {
-        if self.place == Place::Nowhere {
-            return Err(SendError("webhook configuration must have either service or URL".into()));
-        }
-        let mut url = self.url();
-        let uri: Uri = url.parse().map_err(|error| SendError(format!("Unparsable URL: {error}")))?;
-        if uri.path() == "/" && !url.ends_with('/') {
-            url.push('/');
-        }
+        let mut url = self.url()?;
         if !query.is_empty() {
             url = format!("{url}?{query}");
         }
-        let prepared = || Ok((self.target(client, &url)?, request(&url, body.clone())?));
-        let response = exchange(client, limit, prepared).await.map_err(|error| error.of_post(&url))?;
+        let call = json_post(url, "kube-apiserver-admission", None, body)?;
+        let response = exchange(client, limit, call, |uri| self.target(client, uri)).await?;
         judge(response, limit).await.1
     }
 
-    fn target(&self, client: &Client, url: &str) -> Result<Target, SendError> {
-        let trust = self.trust.clone();
+    /// Who must answer at a URL: the webhook's own, or one that it leads to.
+    fn target(&self, client: &Client, uri: &Uri) -> Result<Target, SendError> {
+        let called = address(uri)?;
         let (address, server_name, http2) = match &self.place {
-            Place::Service(service, _) => {
+            Place::Service(service, _) if called == format!("{}:{}", service.host(), service.port) => {
                 let address = client.services().resolve(service);
                 (address.map_err(|status| SendError(status.message))?, service.host(), false)
             }
+            Place::Service(service, _) => (called, service.host(), false),
             _ => {
-                let uri: Uri = url.parse().map_err(|error| SendError(format!("Unparsable URL: {error}")))?;
                 let host = uri.host().unwrap_or_default().to_owned();
                 let local = is_local(&host);
-                (format!("{host}:{}", uri.port_u16().unwrap_or(443)), host, local)
+                (called, host, local)
             }
         };
-        Ok(Target { address, server_name, trust, as_front_proxy: false, http2 })
+        Ok(Target { address, server_name, trust: self.trust.clone(), as_front_proxy: false, http2 })
     }
 }
 
-/// Sends until the server does not ask to come back later. Each time it is found out anew where and what.
+/// The `host:port` of a URL. Only HTTPS is spoken.
+pub(super) fn address(uri: &Uri) -> Result<String, SendError> {
+    match uri.scheme_str() {
+        Some("https") => Ok(format!("{}:{}", uri.host().unwrap_or_default(), uri.port_u16().unwrap_or(443))),
+        scheme => {
+            let scheme = json::quote(scheme.unwrap_or_default());
+            Err(SendError(format!("unsupported protocol scheme {scheme}")))
+        }
+    }
+}
+
+/// Sends until the server does not ask to come back later. Each time it is found out anew where.
 pub(super) async fn exchange(
     client: &Client,
     limit: Limit,
-    prepared: impl Fn() -> Result<(Target, Request<super::Outgoing>), SendError>,
+    call: Call,
+    target: impl Fn(&Uri) -> Result<Target, SendError>,
 ) -> Result<Response<Incoming>, SendError> {
-    let late = |_| SendError("context deadline exceeded".into());
     let mut retries = 0;
     loop {
-        let (target, request) = prepared()?;
-        let response = timeout_at(limit.until, client.send(&target, request)).await.map_err(late)??;
+        let response = call.clone().send(client, limit.until, &target).await?;
         let Some(pause) = pause(&response).filter(|_| retries < MAX_RETRIES) else { return Ok(response) };
         retries += 1;
-        timeout_at(limit.until, tokio::time::sleep(pause)).await.map_err(late)?;
+        timeout_at(limit.until, tokio::time::sleep(pause))
+            .await
+            .map_err(|_| SendError("context deadline exceeded".into()).of_post(&call.url))?;
     }
 }
 
@@ -138,13 +153,22 @@ fn is_local(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
-fn request(url: &str, body: Bytes) -> Result<Request<super::Outgoing>, SendError> {
-    Request::post(url)
-        .header(header::CONTENT_TYPE, "application/json")
-        .header(header::ACCEPT, "application/json, */*")
-        .header(header::USER_AGENT, "kube-apiserver-admission")
-        .body(whole(body))
-        .map_err(|error| SendError(error.to_string()))
+/// A request that posts JSON as client-go would, perhaps with a token.
+pub(super) fn json_post(
+    url: String,
+    agent: &'static str,
+    token: Option<&str>,
+    body: Bytes,
+) -> Result<Call, SendError> {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, */*"));
+    headers.insert(header::USER_AGENT, HeaderValue::from_static(agent));
+    if let Some(token) = token {
+        let bearer = HeaderValue::from_str(&format!("Bearer {token}"));
+        headers.insert(header::AUTHORIZATION, bearer.map_err(|error| SendError(error.to_string()))?);
+    }
+    Ok(Call { method: Method::POST, url, headers, body })
 }
 
 /// How long the server asks us to wait, if it does.

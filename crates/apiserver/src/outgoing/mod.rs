@@ -11,11 +11,13 @@ mod connect;
 mod get;
 mod go;
 mod hook;
+mod redirect;
 mod remote;
 mod service;
 #[cfg(test)]
 mod tests;
 mod trust;
+mod verify;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -34,6 +36,7 @@ use tokio::time::Instant;
 use crate::catalog::Catalog;
 use connect::Connector;
 pub(crate) use hook::{Hook, Limit};
+pub(crate) use redirect::clean_path;
 pub(crate) use remote::{PostError, Remote, jittered};
 pub(crate) use service::{Service, Services};
 pub(crate) use trust::Trust;

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, header};
+use http::Uri;
 use mizzen_object::time;
 use mizzen_registry::Registry;
 use tokio::time::Instant;
 
-use super::hook::{exchange, judge};
-use super::{Client, Limit, Outgoing, SendError, Target, whole};
+use super::hook::{self, exchange, json_post, judge};
+use super::{Client, Limit, SendError, Target};
 use crate::delegate::kubeconfig::Kubeconfig;
 
 /// The most bytes of an answer.
@@ -102,6 +102,18 @@ impl Remote {
         }
     }
 
+    /// Who must answer at a URL: the server itself, or one that it leads to.
+    fn target_at(&self, uri: &Uri) -> Result<Target, SendError> {
+        let (address, host) = (hook::address(uri)?, uri.host().unwrap_or_default());
+        let own = self.target.address.rsplit_once(':').map(|(host, _)| host);
+        // A name that the kubeconfig file gives counts wherever the server leads to.
+        let server_name = match own == Some(self.target.server_name.as_str()) {
+            true => host.to_owned(),
+            false => self.target.server_name.clone(),
+        };
+        Ok(Target { address, server_name, ..self.target.clone() })
+    }
+
     async fn exchange(
         &self,
         body: Bytes,
@@ -113,26 +125,13 @@ impl Remote {
             true => format!("{}?timeout={}", self.url, time::duration_text(nanos)),
             false => self.url.clone(),
         };
-        let prepared = || {
-            let request = json_post(&url, self.token.as_deref(), body.clone());
-            Ok((self.target.clone(), request.map_err(|error| SendError(error.to_string()))?))
-        };
-        let unanswered = |error: SendError| PostError { code: None, why: error.of_post(&url).0 };
-        let response = exchange(&self.client, limit, prepared).await.map_err(unanswered)?;
+        let call = json_post(url, "kube-apiserver", self.token.as_deref(), body)
+            .map_err(|error| PostError { code: None, why: error.0 })?;
+        let unanswered = |error: SendError| PostError { code: None, why: error.0 };
+        let target = |uri: &Uri| self.target_at(uri);
+        let response = exchange(&self.client, limit, call, target).await.map_err(unanswered)?;
         Ok(judge(response, limit).await)
     }
-}
-
-/// A request that posts JSON as client-go would, with a token to be known by.
-fn json_post(url: &str, token: Option<&str>, body: Bytes) -> http::Result<Request<Outgoing>> {
-    let mut request = Request::post(url)
-        .header(header::CONTENT_TYPE, "application/json")
-        .header(header::ACCEPT, "application/json, */*")
-        .header(header::USER_AGENT, "kube-apiserver");
-    if let Some(token) = token {
-        request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
-    }
-    request.body(whole(body))
 }
 
 /// A pause that is up to a fifth longer by chance, so that not all come back at once.

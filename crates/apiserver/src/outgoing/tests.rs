@@ -13,6 +13,8 @@ use super::{Client, Hook, Limit, Service};
 use crate::{Options, Server};
 use peer::{Peer, Reaction};
 
+mod certificates;
+
 #[path = "../../tests/server/peer.rs"]
 #[allow(dead_code, reason = "tests from outside do more with it")]
 mod peer;
@@ -188,4 +190,77 @@ async fn a_service_is_where_its_ready_endpoints_are() {
     assert_eq!(resolve("b", 443), "10.1.2.4:8443");
     let own = Service { namespace: "default".into(), name: "kubernetes".into(), port: 443 };
     assert_eq!(services.resolve(&own).unwrap(), "127.0.0.1:1");
+}
+
+/// Posts to a path of a server that leads from `/1` on, and gives back what came of it and the requests that it saw.
+async fn redirected(
+    code: u16,
+    path: &str,
+    lead: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
+) -> (String, Vec<String>) {
+    let react = move |request: &http::Request<Bytes>| match lead(request.uri().path()) {
+        Some(location) => Reaction::Redirect(code, location),
+        None => Reaction::Reply(200, "{}".into()),
+    };
+    let peer = Peer::start(HERE, react).await;
+    let address = format!("127.0.0.1:{}", peer.port);
+    let said = post(&client(), &format!("https://{address}{path}"), &peer.bundle(), 900).await;
+    let seen = peer.seen().into_iter().map(|request| {
+        let (head, body) = request.into_parts();
+        format!("{} {} {}", head.method, head.uri.path_and_query().unwrap(), String::from_utf8_lossy(&body))
+    });
+    (said.replace(&address, "$"), seen.collect())
+}
+
+#[tokio::test]
+async fn redirects_are_followed_as_go_follows_them() {
+    let lead = |path: &str| (path == "/1").then(|| "/2?x".to_owned());
+    for code in [307, 308] {
+        let (said, seen) = redirected(code, "/1", lead).await;
+        assert_eq!(
+            (said.as_str(), seen),
+            ("answered {}", vec!["POST /1?timeout=3s {}".into(), "POST /2?x {}".into()])
+        );
+    }
+    for code in [301, 302, 303] {
+        let (said, seen) = redirected(code, "/1", lead).await;
+        assert_eq!(
+            (said.as_str(), seen),
+            ("answered {}", vec!["POST /1?timeout=3s {}".into(), "GET /2?x ".into()])
+        );
+    }
+    let (said, seen) = redirected(304, "/1", lead).await;
+    assert_eq!(said, "the server responded with the status code 304 but did not return more information");
+    assert_eq!(seen.len(), 1);
+}
+
+#[tokio::test]
+async fn a_client_stops_after_ten_redirects() {
+    let (said, seen) = redirected(307, "/1", |path| Some(format!("{path}1"))).await;
+    assert_eq!(said, r#"Post "/11111111111": stopped after 10 redirects"#);
+    assert_eq!(seen.len(), 10);
+    let (said, _) = redirected(307, "/1", |_| Some("http://127.0.0.1/".into())).await;
+    assert_eq!(said, r#"Post "http://127.0.0.1/": unsupported protocol scheme "http""#);
+    let (said, seen) = redirected(307, "/1", |_| Some(String::new())).await;
+    assert_eq!(said, "the server responded with the status code 307 but did not return more information");
+    assert_eq!(seen.len(), 1);
+}
+
+#[tokio::test]
+async fn paths_are_cleaned_before_they_are_called() {
+    for (path, expected) in [
+        ("//a//b/", "/a/b"),
+        ("", "/"),
+        ("/", "/"),
+        ("/a/../b/./c", "/b/c"),
+        ("/a%20b", "/a%20b"),
+        ("/a?b=c", "/a"),
+    ] {
+        let (said, seen) = redirected(307, path, |_| None).await;
+        assert_eq!((said.as_str(), seen), ("answered {}", vec![format!("POST {expected}?timeout=3s {{}}")]));
+    }
+    let hook = Hook::parse(&value!({ "service": { "namespace": "a", "name": "b", "path": "//c//d/" } }));
+    let limit = Limit { until: Instant::now() + Duration::from_secs(1), bytes: 1000 };
+    let error = hook.post(&client(), "", Bytes::new(), limit).await.unwrap_err();
+    assert_eq!(error.0, r#"Post "https://b.a.svc:443/c/d": service "b" not found"#);
 }

@@ -10,8 +10,9 @@ use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use tokio_rustls::rustls::time_provider::TimeProvider;
-use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
+use tokio_rustls::rustls::{self, ClientConfig};
 
+use super::verify::{Roots, Verifier};
 use crate::signatures::check_signatures;
 
 /// Who may have signed a server's certificate.
@@ -60,9 +61,12 @@ pub(super) fn config(
         .with_safe_default_protocol_versions()
         .expect("ring has every default version");
     let builder = match trust {
-        Trust::System => builder.with_root_certificates(system().clone()),
-        Trust::Bundle(pem) => builder.with_root_certificates(bundle(pem)?),
         Trust::Anyone => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anyone(provider))),
+        Trust::System | Trust::Bundle(_) => {
+            let roots = if let Trust::Bundle(pem) = trust { bundle(pem)?.into() } else { system() };
+            let verifier = Verifier { roots, provider };
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
+        }
     };
     let mut config = match identity {
         None => builder.with_no_client_auth(),
@@ -81,9 +85,8 @@ pub(super) fn config(
 }
 
 /// Certificates of a bundle. Kubernetes: what is no certificate is passed over as long as something is one.
-fn bundle(pem: &[u8]) -> Result<RootCertStore, String> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(certificates(pem));
+fn bundle(pem: &[u8]) -> Result<Roots, String> {
+    let roots = Roots::new(certificates(pem));
     if roots.is_empty() {
         return Err("unable to load root certificates: unable to parse bytes as PEM block".into());
     }
@@ -94,18 +97,17 @@ fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
     CertificateDer::pem_slice_iter(pem).filter_map(Result::ok).collect()
 }
 
-/// Whom this machine trusts. Reading that takes milliseconds, so it is done once, and only if it is needed.
-fn system() -> &'static RootCertStore {
-    static SYSTEM: OnceLock<RootCertStore> = OnceLock::new();
-    SYSTEM.get_or_init(|| {
-        let mut roots = RootCertStore::empty();
+/// The roots of this machine. Reading them takes milliseconds, so it is done once, and only if it is needed.
+fn system() -> Arc<Roots> {
+    static SYSTEM: OnceLock<Arc<Roots>> = OnceLock::new();
+    let read = || {
         let found = rustls_native_certs::load_native_certs();
         if found.certs.is_empty() {
             tracing::warn!(errors = ?found.errors, "this machine trusts no certificate authority");
         }
-        roots.add_parsable_certificates(found.certs);
-        roots
-    })
+        Arc::new(Roots::new(found.certs))
+    };
+    SYSTEM.get_or_init(read).clone()
 }
 
 /// The time at which certificates must be good.

@@ -21,12 +21,15 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 /// What the server does with a request.
 pub enum Reaction {
     /// It answers.
     Reply(u16, String),
+    /// It leads elsewhere.
+    #[allow(dead_code, reason = "tests from inside ask")]
+    Redirect(u16, String),
     /// It says nothing.
     Hang,
     /// It closes the connection.
@@ -63,6 +66,15 @@ impl Peer {
         react: impl Fn(&Request<Bytes>) -> Reaction + Send + Sync + 'static,
     ) -> Peer {
         let (config, authority) = certificates(names);
+        Peer::serving(config, authority, react).await
+    }
+
+    /// A server with certificates of the test's own, and the PEM of who is to be trusted for them.
+    pub async fn serving(
+        config: ServerConfig,
+        authority: String,
+        react: impl Fn(&Request<Bytes>) -> Reaction + Send + Sync + 'static,
+    ) -> Peer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let shared = Arc::new(Shared {
@@ -120,15 +132,20 @@ fn certificates(names: &[&str]) -> (ServerConfig, String) {
     let key = KeyPair::generate().unwrap();
     let names: Vec<String> = names.iter().map(|name| (*name).into()).collect();
     let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &issuer).unwrap();
+    (tls(vec![certificate.der().clone()], &key), authority.pem())
+}
+
+/// TLS with these certificates, the server's own first.
+pub fn tls(chain: Vec<CertificateDer<'static>>, key: &KeyPair) -> ServerConfig {
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
-        .with_single_cert(vec![certificate.der().clone()], key)
+        .with_single_cert(chain, key)
         .unwrap();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    (config, authority.pem())
+    config
 }
 
 async fn serve(listener: TcpListener, acceptor: TlsAcceptor, shared: Arc<Shared>) {
@@ -161,6 +178,10 @@ async fn answer(mut request: Request<Incoming>, shared: Arc<Shared>) -> io::Resu
     shared.seen.lock().unwrap().push(request);
     Ok(match reaction {
         Reaction::Reply(code, body) => json(code, Script { said: Some(body.into()), end: None }),
+        Reaction::Redirect(code, location) => {
+            let head = Response::builder().status(code).header("location", location);
+            head.body(Script { said: None, end: None }).unwrap()
+        }
         Reaction::Hang => std::future::pending().await,
         Reaction::Close => return Err(io::Error::other("closed as the test wants it")),
         Reaction::Begin(body) => {
