@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use mizzen_object::select::{FieldSelector, LabelSelector};
-use mizzen_object::{Cause, Details, Status, Str};
+use mizzen_object::{Cause, Details, Kind, Status, Str};
 use mizzen_store::{Record, Revision, Snapshot};
 
 use crate::get::needs_others;
@@ -29,11 +29,11 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// The one object that can be meant, if its name is given.
-    pub(crate) fn only(&self) -> Option<Key> {
+    /// The one object that can be selected, if its whole key is given: across all namespaces a name is not enough.
+    pub(crate) fn only(&self, kind: &Kind) -> Option<Key> {
         let name = self.fields.exact("metadata.name")?;
         let namespace = match self.namespace.as_str() {
-            "" => self.fields.exact("metadata.namespace").unwrap_or_default(),
+            "" if kind.is_namespaced() => self.fields.exact("metadata.namespace")?,
             namespace => namespace,
         };
         Some(Key::new(namespace, name))
@@ -235,7 +235,7 @@ fn candidates(
     after: Option<&str>,
 ) -> Vec<Arc<Record>> {
     let prefix = Key::prefix(&selection.namespace);
-    if let Some(key) = selection.only() {
+    if let Some(key) = selection.only(resource.kind()) {
         let found = snapshot.get(&key.stored());
         let found = found.filter(|record| after.is_none_or(|after| record.key.as_ref() > after));
         return found.cloned().into_iter().collect();
@@ -261,7 +261,7 @@ fn select(
     };
     let Selection { namespace, labels, fields } = selection;
     let prefix = Key::prefix(namespace);
-    if let Some(key) = selection.only() {
+    if let Some(key) = selection.only(resource.kind()) {
         let found = snapshot.get(&key.stored()).filter(|record| {
             after.is_none_or(|after| record.key.as_ref() > after) && matches(resource, record, labels, fields)
         });

@@ -32,6 +32,7 @@ mod policy;
 mod quota;
 mod race;
 mod second;
+mod select;
 mod service_account;
 mod time;
 mod token_webhook;
