@@ -31,6 +31,7 @@ use mizzen_object::{Action, Status, Value};
 use mizzen_registry::{Key, Object, Resource};
 use tokio::time::Instant;
 
+use crate::access::second;
 use crate::answer::{self, Accept, Answer, Offer, negotiate_among};
 use crate::catalog::Nowhere;
 use crate::definitions;
@@ -252,6 +253,10 @@ impl Call<'_> {
             ("eviction", "create") => eviction::create(self).await,
             ("token", "create") => token::create(self).await,
             ("log", "get") if self.path.resource == "pods" => log::get(self).await,
+            (stream @ ("attach" | "exec" | "portforward"), verb) if self.path.resource == "pods" => {
+                second::connect(self, verb).await?;
+                Err(not_here(stream))
+            }
             (subresource, "get" | "update" | "patch") => self.through(subresource, verb).await,
             (subresource, _) => Err(not_here(subresource)),
         }

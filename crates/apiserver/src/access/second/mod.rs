@@ -4,8 +4,11 @@
 //! those of the kind. Second checks that upstream has at other places are there, too: `escalation` and `impersonate`
 //! beside this folder, certificates and node tokens in `admission`. `docs/threat-model.md` has the list of all.
 
+mod connect;
 mod devices;
 mod parameters;
+
+pub(crate) use connect::connect;
 
 use mizzen_object::{Value, Violations};
 use mizzen_registry::Future;

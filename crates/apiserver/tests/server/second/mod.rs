@@ -61,3 +61,26 @@ fn check_invalid(reply: Reply, expected: &str) {
     assert_eq!(said, expected);
     assert_eq!(reply.body["reason"].str(), "Invalid");
 }
+
+#[tokio::test]
+async fn a_stream_to_a_pod_needs_create_whatever_opens_it() {
+    let rig = Rig::new().await;
+    let pod = r#"{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
+    rig.post("/api/v1/namespaces/default/pods", pod).await.expect(201);
+    for stream in ["exec", "attach", "portforward"] {
+        let path = format!("/api/v1/namespaces/default/pods/p/{stream}");
+        let resource = &*format!("pods/{stream}");
+        let upgrade = [("connection", "Upgrade"), ("upgrade", "websocket")];
+        let open = async |method: &str| rig.call_as(jane(), &upgrade, method, &path, "").await;
+        grant(&rig, "default", &jane(), &[("get", "", resource), ("create", "", "pods")]).await;
+        let refused = open("GET").await.expect(403);
+        assert_eq!(refused.message(), "pods \"p\" is forbidden: ");
+        open("POST").await.expect(403);
+        grant(&rig, "default", &jane(), &[("create", "", resource)]).await;
+        open("GET").await.expect(403);
+        // Both methods are authorized then; that this server has no streams is another matter.
+        open("POST").await.expect(501);
+        grant(&rig, "default", &jane(), &[("get create", "", resource)]).await;
+        open("GET").await.expect(501);
+    }
+}
