@@ -4,11 +4,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base64::Engine as _;
+use kube::Client;
+use mizzen_apiserver::User;
 use mizzen_controllers::{Order, Sign};
 use mizzen_object::{Value, value};
+use mizzen_sdk::api::Api;
 use mizzen_sdk::resource::CERTIFICATE_SIGNING_REQUESTS;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, read};
 
 const LOOPS: [&str; 3] = [
     "certificatesigningrequest-approving-controller",
@@ -96,6 +99,50 @@ async fn a_node_gets_its_certificate_by_itself() {
     let wanted =
         format!("kubernetes.io/kube-apiserver-client-kubelet: digital signature, client auth for {year}");
     assert_eq!(*clerk.0.lock().unwrap(), [wanted]);
+}
+
+/// Lets the user `joiner` create this.
+async fn allow(cluster: &Cluster, resource: &str) {
+    let name = resource.replace('/', "-");
+    let rule = format!("{{apiGroups: [certificates.k8s.io], resources: [{resource}], verbs: [create]}}");
+    let group = "rbac.authorization.k8s.io";
+    cluster
+        .create(&format!(
+            "{{apiVersion: {group}/v1, kind: ClusterRole, metadata: {{name: {name}}}, rules: [{rule}]}}"
+        ))
+        .await;
+    cluster
+        .create(&format!(
+            "{{apiVersion: {group}/v1, kind: ClusterRoleBinding, metadata: {{name: {name}}}, roleRef: {{apiGroup: {group}, \
+             kind: ClusterRole, name: {name}}}, subjects: [{{apiGroup: {group}, kind: User, name: joiner}}]}}"
+        ))
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_s_certificate_is_approved_for_users_who_may_ask_for_one() {
+    let (cluster, _) = cluster().await;
+    allow(&cluster, "certificatesigningrequests").await;
+    let joiner = cluster.server.in_process(User::component("joiner"), "kubelet");
+    let request = read(&format!(
+        "{{apiVersion: certificates.k8s.io/v1, kind: CertificateSigningRequest, metadata: {{name: r}}, spec: {{request: \
+         {NODE}, signerName: kubernetes.io/kube-apiserver-client-kubelet, usages: [digital signature, client auth]}}}}"
+    ));
+    let api = Api::new(Client::new(joiner, "default"));
+    api.create(&CERTIFICATE_SIGNING_REQUESTS, &request).await.unwrap();
+    cluster.pass(Duration::from_secs(60)).await;
+    let waiting = cluster.get(&CERTIFICATE_SIGNING_REQUESTS, "r").await;
+    assert!(conditions(&waiting).is_empty());
+    // That is for the node itself, which the user is not.
+    allow(&cluster, "certificatesigningrequests/selfnodeclient").await;
+    cluster.pass(Duration::from_secs(120)).await;
+    let waiting = cluster.get(&CERTIFICATE_SIGNING_REQUESTS, "r").await;
+    assert!(conditions(&waiting).is_empty());
+    allow(&cluster, "certificatesigningrequests/nodeclient").await;
+    cluster.pass(Duration::from_secs(600)).await;
+    let message = "Auto approving kubelet client certificate after SubjectAccessReview.";
+    let request = cluster.get(&CERTIFICATE_SIGNING_REQUESTS, "r").await;
+    assert_eq!(conditions(&request), [("Approved", "AutoApproved", message)]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,12 +3,19 @@
 mod devices;
 mod parameters;
 
-use mizzen_apiserver::User;
-use mizzen_object::{Value, json, value};
+use std::sync::Arc;
 
-use crate::rig::{Reply, Rig};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use mizzen_apiserver::{Options, User};
+use mizzen_object::{Value, json, value};
+use rcgen::{CertificateParams, KeyPair};
+
+use crate::access::Echo;
+use crate::rig::{CONFIG_MAPS, Reply, Rig};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
 fn jane() -> User {
     let groups = vec!["dev".into(), "system:authenticated".into()];
@@ -83,4 +90,218 @@ async fn a_stream_to_a_pod_needs_create_whatever_opens_it() {
         grant(&rig, "default", &jane(), &[("get create", "", resource)]).await;
         open("GET").await.expect(501);
     }
+}
+
+fn signing_request(name: &str, signer: &str) -> Value {
+    let request = CertificateParams::default().serialize_request(&KeyPair::generate().unwrap()).unwrap();
+    value!({
+        "metadata": { "name": name },
+        "spec": {
+            "request": (STANDARD.encode(request.pem().unwrap())),
+            "signerName": signer,
+            "usages": ["client auth"]
+        }
+    })
+}
+
+#[tokio::test]
+async fn a_certificate_is_approved_and_signed_by_those_who_may_for_its_signer() {
+    let rig = Rig::new().await;
+    let condition = |kind: &str| {
+        let condition = value!({ "type": kind, "status": "True", "reason": "r", "message": "m" });
+        value!({ "status": { "conditions": [(condition)] } })
+    };
+    let below = "certificatesigningrequests/approval certificatesigningrequests/status";
+    let for_signer = |verb: &str, name: &str| {
+        let mut all = rules(&[
+            ("update patch", "certificates.k8s.io", below),
+            (verb, "certificates.k8s.io", "signers"),
+        ]);
+        all.list_mut()[1].set("resourceNames", vec![Value::from(name)]);
+        all
+    };
+    for (subresource, verb, change) in
+        [("approval", "approve", condition("Approved")), ("status", "sign", condition("Failed"))]
+    {
+        let (name, signer) = (format!("{verb}-me"), "example.com/own");
+        rig.post(REQUESTS, &json::to_string(&signing_request(&name, signer))).await.expect(201);
+        let path = format!("{REQUESTS}/{name}/{subresource}");
+        let expected = format!(
+            "certificatesigningrequests.certificates.k8s.io \"{name}\" is forbidden: user not permitted to {verb} requests \
+             with signerName \"example.com/own\""
+        );
+        let mut whole = rig.get(&format!("{REQUESTS}/{name}")).await.expect(200).body;
+        whole.set("status", change["status"].clone());
+        let other = if verb == "sign" { "approve" } else { "sign" };
+        for (verb, signer) in
+            [(other, "example.com/own"), (verb, "example.com/other"), (verb, "*"), (verb, "example.org/*")]
+        {
+            grant_rules(&rig, "", &jane(), for_signer(verb, signer)).await;
+            for (method, body) in [("PATCH", &change), ("PUT", &whole)] {
+                let refused = as_jane(&rig, method, &path, body).await.expect(403);
+                assert_eq!(refused.message(), expected, "{verb} {signer}");
+            }
+        }
+        grant_rules(&rig, "", &jane(), for_signer(verb, "example.com/*")).await;
+        as_jane(&rig, "PATCH", &format!("{path}?dryRun=All"), &change).await.expect(200);
+        grant_rules(&rig, "", &jane(), for_signer(verb, "example.com/own")).await;
+        as_jane(&rig, "PUT", &path, &whole).await.expect(200);
+    }
+}
+
+#[tokio::test]
+async fn roles_are_guarded_on_every_way_of_writing_them() {
+    let rig = Rig::new().await;
+    let group = "rbac.authorization.k8s.io";
+    let base: Rule = ("create update patch", group, "roles rolebindings clusterroles clusterrolebindings");
+    let roles = format!("{RBAC}/namespaces/default/roles");
+    let bindings = format!("{RBAC}/namespaces/default/rolebindings");
+    let api_version = format!("{group}/v1");
+    let role = value!({
+        "apiVersion": (api_version.as_str()),
+        "kind": "Role",
+        "metadata": { "name": "reader" },
+        "rules": (rules(&[("get", "", "secrets")]))
+    });
+    let binding = value!({
+        "apiVersion": (api_version.as_str()),
+        "kind": "RoleBinding",
+        "metadata": { "name": "reader" },
+        "roleRef": { "apiGroup": group, "kind": "ClusterRole", "name": "reads-secrets" },
+        "subjects": [{ "apiGroup": group, "kind": "User", "name": "jane" }]
+    });
+    let cluster_role = value!({
+        "metadata": { "name": "reads-secrets" },
+        "rules": (rules(&[("get", "", "secrets")]))
+    });
+    rig.post(&format!("{RBAC}/clusterroles"), &json::to_string(&cluster_role)).await.expect(201);
+    let write = async |path: &str, object: &Value| {
+        let named = format!("{path}/reader");
+        let apply = format!("{named}?fieldManager=m&dryRun=All");
+        [
+            as_jane(&rig, "POST", &format!("{path}?dryRun=All"), object).await.status,
+            as_jane(&rig, "PUT", &format!("{named}?dryRun=All"), object).await.status,
+            as_jane(&rig, "APPLY", &apply, object).await.status,
+        ]
+    };
+    grant(&rig, "", &jane(), &[base]).await;
+    assert_eq!(write(&roles, &role).await, [403; 3]);
+    assert_eq!(write(&bindings, &binding).await, [403; 3]);
+    // To escalate is not to bind, and the other way round.
+    grant(&rig, "", &jane(), &[base, ("escalate", group, "roles")]).await;
+    assert_eq!(write(&roles, &role).await, [201; 3]);
+    assert_eq!(write(&bindings, &binding).await, [403; 3]);
+    grant(&rig, "", &jane(), &[base, ("bind", group, "clusterroles")]).await;
+    assert_eq!(write(&roles, &role).await, [403; 3]);
+    assert_eq!(write(&bindings, &binding).await, [201; 3]);
+    // Who has the permission may pass it on.
+    grant(&rig, "", &jane(), &[base, ("get", "", "secrets")]).await;
+    assert_eq!(write(&roles, &role).await, [201; 3]);
+    assert_eq!(write(&bindings, &binding).await, [201; 3]);
+    // What a role aggregates is not known beforehand, so it needs everything.
+    let aggregate = value!({
+        "metadata": { "name": "all" },
+        "aggregationRule": { "clusterRoleSelectors": [{ "matchLabels": { "a": "b" } }] }
+    });
+    let path = format!("{RBAC}/clusterroles?dryRun=All");
+    as_jane(&rig, "POST", &path, &aggregate).await.expect(403);
+    grant(&rig, "", &jane(), &[base, ("escalate", group, "clusterroles")]).await;
+    as_jane(&rig, "POST", &path, &aggregate).await.expect(201);
+}
+
+#[tokio::test]
+async fn what_is_behind_gates_that_are_off_is_not_served() {
+    let rig = Rig::new().await;
+    for path in [
+        "/apis/certificates.k8s.io/v1beta1/clustertrustbundles",
+        "/apis/certificates.k8s.io/v1beta1/namespaces/default/podcertificaterequests",
+        "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/workloads",
+        "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups",
+        "/apis/resource.k8s.io/v1alpha3/resourcepoolstatusrequests",
+        "/apis/certificates.k8s.io/v1/clustertrustbundles",
+        "/apis/scheduling.k8s.io/v1/namespaces/default/podgroups",
+    ] {
+        rig.get(path).await.expect(404);
+        rig.post(path, "{}").await.expect(404);
+    }
+    // The option of an unsafe delete is not read: beside it none of these may be set.
+    rig.make("c", "t").await;
+    let options = r#"{"ignoreStoreReadErrorWithClusterBreakingPotential":true,"dryRun":["All"],"gracePeriodSeconds":1}"#;
+    rig.delete(&format!("{CONFIG_MAPS}/c"), options).await.expect(200);
+    rig.get(&format!("{CONFIG_MAPS}/c")).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_token_is_bound_to_a_pod_of_its_account_and_to_nothing_that_is_gone() {
+    let rig = Rig::with(Options { signer: Some(Arc::new(Echo)), ..Options::default() }).await;
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    for name in ["robot", "other"] {
+        rig.post(accounts, &format!(r#"{{"metadata":{{"name":"{name}"}}}}"#)).await.expect(201);
+    }
+    let pod = r#"{"metadata":{"name":"p"},"spec":{"serviceAccountName":"robot","automountServiceAccountToken":false,"containers":[{"name":"c","image":"i"}]}}"#;
+    let pod = rig.post("/api/v1/namespaces/default/pods", pod).await.expect(201);
+    let uid = pod.body["metadata"]["uid"].str();
+    let bound = |name: &str, uid: &str| {
+        let reference = value!({ "apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid });
+        value!({ "spec": { "boundObjectRef": (reference) } })
+    };
+    let path = |account: &str| format!("{accounts}/{account}/token");
+    grant(&rig, "default", &jane(), &[("*", "", "serviceaccounts pods")]).await;
+    as_jane(&rig, "POST", &path("robot"), &bound("p", uid)).await.expect(403);
+    grant(&rig, "default", &jane(), &[("create", "", "serviceaccounts/token")]).await;
+    as_jane(&rig, "POST", &path("robot"), &bound("p", uid)).await.expect(201);
+    let refused = as_jane(&rig, "POST", &path("other"), &bound("p", uid)).await.expect(400);
+    assert_eq!(
+        refused.message(),
+        "cannot bind token for serviceaccount \"other\" to pod running with different serviceaccount name."
+    );
+    as_jane(&rig, "POST", &path("robot"), &bound("p", "another")).await.expect(409);
+    as_jane(&rig, "POST", &path("robot"), &bound("gone", "")).await.expect(404);
+}
+
+#[tokio::test]
+async fn constrained_impersonation_allows_a_verb_as_a_kind_of_user() {
+    let rig = Rig::new().await;
+    for name in ["system:node:n1", "system:node:n2", "system:serviceaccount:default:robot"] {
+        let impersonated = User { name: name.into(), ..User::default() };
+        grant(&rig, "", &impersonated, &[("list get", "", "configmaps")]).await;
+    }
+    let driver = |node: &str| {
+        let extra = value!({ "authentication.kubernetes.io/node-name": [node] });
+        User { extra, ..User::service_account("kube-system", "driver") }
+    };
+    let list = async |user: &User, name: &str| {
+        let headers = [("impersonate-user", name)];
+        rig.call_as(user.clone(), &headers, "GET", CONFIG_MAPS, "").await.status
+    };
+    let allow = async |user: &User, mode: &str, resource: &str| {
+        let (verb, on) = (format!("impersonate:{mode}"), format!("impersonate-on:{mode}:list"));
+        grant(&rig, "", user, &[(&verb, "authentication.k8s.io", resource), (&on, "", "configmaps")]).await;
+    };
+
+    // A service account as the node that it runs on, and as no other.
+    let (here, n1, n2) = (driver("n1"), "system:node:n1", "system:node:n2");
+    assert_eq!(list(&here, n1).await, 403);
+    allow(&here, "associated-node", "nodes").await;
+    assert_eq!((list(&here, n1).await, list(&here, n2).await), (200, 403));
+    assert_eq!((list(&driver("n2"), n1).await, list(&driver("n2"), n2).await), (403, 200));
+    let unbound = User::service_account("kube-system", "driver");
+    assert_eq!(list(&unbound, n1).await, 403);
+    // For this verb, and for no other.
+    let (headers, path) = ([("impersonate-user", n1)], format!("{CONFIG_MAPS}/c"));
+    assert_eq!(rig.call_as(here.clone(), &headers, "GET", &path, "").await.status, 403);
+
+    allow(&jane(), "arbitrary-node", "nodes").await;
+    assert_eq!((list(&jane(), n1).await, list(&jane(), n2).await), (200, 200));
+    let robot = "system:serviceaccount:default:robot";
+    assert_eq!(list(&jane(), robot).await, 403);
+    allow(&jane(), "serviceaccount", "serviceaccounts").await;
+    assert_eq!((list(&jane(), robot).await, list(&jane(), n1).await), (200, 403));
+    // A group is not part of these ways.
+    let with_group = [("impersonate-user", robot), ("impersonate-group", "dev")];
+    assert_eq!(rig.call_as(jane(), &with_group, "GET", CONFIG_MAPS, "").await.status, 403);
+    // Permission to act as a user is no permission to do anything as that user.
+    grant(&rig, "", &jane(), &[("impersonate:serviceaccount", "authentication.k8s.io", "serviceaccounts")])
+        .await;
+    assert_eq!(list(&jane(), robot).await, 403);
 }
