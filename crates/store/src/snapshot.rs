@@ -33,6 +33,11 @@ impl Snapshot {
         self.state.revision
     }
 
+    /// What [`Space::superseded`](crate::Space::superseded) was then.
+    pub fn superseded(&self) -> u64 {
+        self.state.superseded
+    }
+
     /// The number of records.
     pub fn len(&self) -> usize {
         self.state.len()

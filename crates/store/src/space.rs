@@ -111,6 +111,12 @@ impl Space {
         Ok(Watch::new(self.clone(), bell, after))
     }
 
+    /// The bytes of all values that were ever replaced or deleted here: how much it grew since is what a reader of an old
+    /// state may keep alive.
+    pub fn superseded(&self) -> u64 {
+        lock::read(&self.0.live).state.superseded
+    }
+
     /// The space in figures.
     pub fn stats(&self) -> SpaceStats {
         let snapshots = lock::hold(&self.0.retained).len();
