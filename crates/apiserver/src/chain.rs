@@ -12,11 +12,11 @@ use mizzen_object::seam::uuid;
 use tokio::time::{Instant, timeout_at};
 
 use crate::aggregation::{self, Streams};
-use crate::answer::{self, Accept, Answer};
+use crate::answer::{self, Accept, Answer, Lease};
 use crate::audit::{self, Layer};
 use crate::authenticate::{Caller, Claim, Stranger, authenticate, warning};
 use crate::deadline::Deadline;
-use crate::fairness::Turn;
+use crate::fairness::{Held, Turn};
 use crate::identity::User;
 use crate::metrics::Observed;
 use crate::receive::receive;
@@ -32,6 +32,10 @@ const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 /// (server/filters/timeout.go).
 const TOO_SLOW: &str = "{\"metadata\":{},\"status\":\"Failure\",\"message\":\"Timeout: request did not complete within \
     the allotted timeout\",\"reason\":\"Timeout\",\"details\":{},\"code\":504}\n";
+
+/// Kubernetes: Go's HTTP/2 server buffers so much of a response, so that one which is no longer does not wait for its reader,
+/// and gives its seat back when it has been made (http2/server.go, handlerChunkWriteSize).
+const BUFFERED: u64 = 4 * 1024;
 
 pub(crate) async fn answer(
     server: &Arc<Inner>,
@@ -102,7 +106,17 @@ async fn go(
     request.turn.mark(&mut answer);
     server.metrics.end(&observed, answer.status().as_u16(), started.elapsed(), &answer);
     stranger.and_then(|stranger| answer.extensions_mut().insert(stranger));
-    answer
+    lease(&request, answer)
+}
+
+/// Lets a response hold the seat of its request until it has been written.
+fn lease(request: &Request, answer: Answer) -> Answer {
+    let size = http_body::Body::size_hint(answer.body()).exact();
+    let seat = match size.is_some_and(|size| size <= BUFFERED) {
+        true => Held::default(),
+        false => request.turn.take(),
+    };
+    answer.map(|body| body.leased(Lease::new(request.user.name.clone(), seat)))
 }
 
 /// A request that has no name to be found again by gets one.

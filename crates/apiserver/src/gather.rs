@@ -11,8 +11,8 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// How much is collected before it goes out in any case.
-const MOST: usize = 256 * 1024;
+/// How much is collected before it goes out in any case. A client that does not read costs as much.
+const MOST: usize = 64 * 1024;
 /// What is large enough to go out alone is not copied first.
 const LARGE: usize = 8 * 1024;
 /// How much room a silent connection may keep.

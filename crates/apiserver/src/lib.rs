@@ -46,6 +46,7 @@ mod server;
 mod signatures;
 mod token;
 mod types;
+mod unsent;
 mod verbs;
 
 pub use admission::{
@@ -62,3 +63,4 @@ pub use in_process::InProcess;
 pub use outgoing::{Anyone, Identity};
 pub use server::{Http, Options, Server};
 pub use token::{ServiceAccounts, Signer, issue as issue_token};
+pub use unsent::UnsentLimits;

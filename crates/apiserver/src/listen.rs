@@ -40,8 +40,8 @@ const HEAD: Duration = Duration::from_secs(32);
 const MAX_CONNECTIONS: usize = 16_384;
 /// How much of a stream of events may wait for a slow reader. A connection has many streams.
 const STREAM_BUFFER: usize = 128 * 1024;
-/// How much may wait to be sent on a connection.
-const SEND_BUFFER: usize = 256 * 1024;
+/// How much may be encrypted and wait for the socket of a connection.
+const SEND_BUFFER: usize = 32 * 1024;
 /// How large the head of a request may be, as upstream has it.
 const MAX_HEAD: usize = 1024 * 1024;
 /// How many lines the head of a request may have over HTTP/1.1.
@@ -191,7 +191,8 @@ impl Connection {
     }
 
     fn load(&self) -> Load {
-        Load::new(Duration::from_secs(self.server.0.options.request_timeout))
+        let patience = Duration::from_secs(self.server.0.options.request_timeout);
+        Load::new(patience, self.server.0.unsent.connect())
     }
 
     /// Lets a connection go on until its client has gone, costs too much, or the server stops.

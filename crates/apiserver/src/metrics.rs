@@ -167,6 +167,7 @@ impl Metrics {
         self.write_gauges(&mut out);
         server.audit.counters.write(&mut out);
         server.fairness.write_metrics(&mut out);
+        server.unsent.write_metrics(&mut out);
         write_store(server, &mut out);
         self.results.write(&mut out);
         server.access.counts.write(&mut out);

@@ -30,6 +30,7 @@ use crate::metrics::{Measured, Metrics};
 use crate::outgoing::{Client, Identity};
 use crate::token::{ProvedTokens, ServiceAccounts, Signer};
 use crate::types::Types;
+use crate::unsent::{Unsent, UnsentLimits};
 use crate::verbs::Frames;
 
 /// How the server is set up.
@@ -111,11 +112,18 @@ pub struct Http {
     pub goaway_chance: f64,
     /// What browsers are told.
     pub browsers: Browsers,
+    /// How many bytes of responses may wait for their readers.
+    pub unsent: UnsentLimits,
 }
 
 impl Default for Http {
     fn default() -> Http {
-        Http { max_streams: 250, goaway_chance: 0.0, browsers: Browsers::default() }
+        Http {
+            max_streams: 250,
+            goaway_chance: 0.0,
+            browsers: Browsers::default(),
+            unsent: UnsentLimits::default(),
+        }
     }
 }
 
@@ -130,6 +138,7 @@ pub(crate) struct Inner {
     pub definitions: Definitions,
     pub metrics: Metrics,
     pub fairness: Fairness,
+    pub unsent: Arc<Unsent>,
     pub claims: Claims,
     pub access: Access,
     pub client: Client,
@@ -179,6 +188,7 @@ impl Server {
         let access = Access::new(&registry, &catalog, &options);
         let audit = Arc::new(Audit::new(options.audit.clone(), &registry));
         let fairness = Fairness::new(&catalog, options.concurrency, registry.now());
+        let unsent = Unsent::new(options.http.unsent);
         let stopping = watch::Sender::new(false);
         Server(Arc::new_cyclic(|itself| Inner {
             itself: itself.clone(),
@@ -188,6 +198,7 @@ impl Server {
             definitions: Definitions::default(),
             metrics: Metrics::default(),
             fairness,
+            unsent,
             claims: Claims::default(),
             access,
             client,

@@ -69,6 +69,9 @@ pub struct List {
     pub token: String,
     /// How many there are on the pages to come, where that is known.
     pub remaining: Option<usize>,
+    /// How many bytes the space had given up by then, as [`Space::superseded`](mizzen_store::Space::superseded) counts
+    /// them. None if the objects are not the store's.
+    pub superseded: Option<u64>,
 }
 
 impl Registry {
@@ -91,7 +94,9 @@ impl Registry {
 
     fn finish(&self, resource: &Resource, options: &ListOptions, start: &Start, found: Found) -> List {
         let (items, more) = found;
-        let mut list = List { items, version: start.version, token: String::new(), remaining: None };
+        let superseded = Some(start.snapshot.superseded());
+        let mut list =
+            List { items, version: start.version, token: String::new(), remaining: None, superseded };
         if more {
             let prefix = Key::prefix(&options.selection.namespace);
             self.set_continuation(resource, options, start, &prefix, &mut list);

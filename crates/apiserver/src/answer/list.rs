@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use mizzen_object::{GroupVersionKind, Map, Value, json, proto, yaml};
-use mizzen_registry::{List, Resource, Revision};
+use mizzen_registry::{List, Object, Resource, Revision};
 
+use super::body::Shared;
 use super::object::{from_text, message, meta_kind, partial};
 use super::table::table;
 use super::{Accept, Answer, Body, Encoding, Form, answer, keeping};
@@ -48,14 +49,13 @@ fn whole(types: &Types, resource: &Resource, list: &List, metadata: &Value, acce
     let gvk = list_kind(resource);
     match accept.encoding {
         Encoding::Json if !accept.pretty => {
-            let body = Body::pieces(pieces(&gvk, resource, list, metadata));
+            let body = shared(resource, list, pieces(&gvk, resource, list, metadata));
             answer(200, "application/json", body)
         }
         Encoding::Protobuf => {
             let mut head = Vec::new();
             proto::encode_message(&types.list_meta, metadata, &mut head);
-            let items: Vec<Bytes> = list.items.iter().map(|object| message(resource, object)).collect();
-            let body = proto::encode_list(&gvk, &head, items.iter().map(Bytes::as_ref));
+            let body = shared(resource, list, messages(&gvk, resource, list, &head));
             answer(200, accept.encoding.media_type(), body)
         }
         _ => {
@@ -68,6 +68,38 @@ fn whole(types: &Types, resource: &Resource, list: &List, metadata: &Value, acce
             from_text(&gvk, None, text, accept, 200)
         }
     }
+}
+
+/// A body of pieces that share the memory of stored objects. An object that is stored in another version is converted for
+/// this body alone.
+fn shared(resource: &Resource, list: &List, pieces: Vec<Bytes>) -> Body {
+    let Some(superseded) = list.superseded else { return Body::pieces(pieces) };
+    let is_converted =
+        |object: &&Object| object.record().is_none_or(|record| record.value.as_ptr() != object.json.as_ptr());
+    let own = list.items.iter().filter(is_converted).map(|object| object.json.len() as u64).sum();
+    Body::shared_pieces(pieces, own, Shared::new(resource.space(), superseded))
+}
+
+/// The messages of a list's objects between what stands around them.
+fn messages(gvk: &GroupVersionKind, resource: &Resource, list: &List, metadata: &[u8]) -> Vec<Bytes> {
+    let items: Vec<Bytes> = list.items.iter().map(|object| message(resource, object)).collect();
+    let (mut headers, mut ends) = (Vec::with_capacity(4 * items.len()), Vec::with_capacity(items.len()));
+    for item in &items {
+        proto::item_header(item.len(), &mut headers);
+        ends.push(headers.len());
+    }
+    let length = headers.len() + items.iter().map(Bytes::len).sum::<usize>();
+    let (head, tail) = proto::list_ends(gvk, metadata, length);
+    let (headers, mut start) = (Bytes::from(headers), 0);
+    let mut pieces = Vec::with_capacity(items.len() * 2 + 2);
+    pieces.push(Bytes::from(head));
+    for (item, end) in items.into_iter().zip(ends) {
+        pieces.push(headers.slice(start..end));
+        pieces.push(item);
+        start = end;
+    }
+    pieces.push(Bytes::from(tail));
+    pieces
 }
 
 fn list_kind(resource: &Resource) -> GroupVersionKind {

@@ -7,8 +7,8 @@ mod negotiate;
 mod object;
 mod table;
 
-pub(crate) use body::Source;
 pub use body::{Body, Broken};
+pub(crate) use body::{Lease, Shared, Source};
 pub(crate) use compress::compress;
 pub(crate) use list::list;
 pub(crate) use negotiate::{
@@ -48,7 +48,7 @@ fn keeping(accept: Accept, make: impl Fn(Accept) -> Answer) -> Answer {
     let mut answer = make(Accept { kept: false, ..accept });
     if accept.kept && (accept.encoding != Encoding::Json || accept.pretty) {
         let plain = make(Accept { form: accept.form, ..Accept::JSON });
-        let text = plain.into_body().into_bytes().ok();
+        let text = plain.into_body().into_bytes();
         text.and_then(|text| answer.extensions_mut().insert(Text(text)));
     }
     answer

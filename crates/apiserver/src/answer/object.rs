@@ -1,14 +1,19 @@
 //! One object, or a Status, in the form that was asked for.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use mizzen_object::{GroupVersionKind, KindData, Status, Value, json, proto, schema::Struct, yaml};
 use mizzen_registry::{Object, Resource};
 
+use super::body::Shared;
 use super::table::table;
 use super::{Accept, Answer, Body, Encoding, Form, answer, keeping};
 use crate::types::Types;
+
+/// From how many bytes on it is worth finding out whether an object's text is the store's.
+const LONG: usize = 64 * 1024;
 
 /// An object of a resource.
 pub(crate) fn object(
@@ -40,9 +45,22 @@ pub(crate) fn object(
 fn whole(resource: &Resource, object: &Object, accept: Accept) -> Body {
     match accept.encoding {
         Encoding::Json if accept.pretty => pretty(&object.json).into(),
-        Encoding::Json => object.json.clone().into(),
+        Encoding::Json => stored(resource, object),
         Encoding::Yaml => yaml::write(&object.value()).into(),
         Encoding::Protobuf => proto::envelope(&resource.kind().gvk, &message(resource, object)).into(),
+    }
+}
+
+/// The text of an object. A long one that is still the store's is not the body's own.
+fn stored(resource: &Resource, object: &Object) -> Body {
+    let text = object.json.clone();
+    let Some(record) = object.record().filter(|_| text.len() > LONG) else { return text.into() };
+    // In this order: what is replaced from now on is counted.
+    let shared = Shared::new(resource.space(), resource.space().superseded());
+    let is_current = resource.space().snapshot().get(&record.key).is_some_and(|it| Arc::ptr_eq(it, record));
+    match is_current && record.value.as_ptr() == text.as_ptr() {
+        true => Body::shared_pieces(vec![text], 0, shared),
+        false => text.into(),
     }
 }
 

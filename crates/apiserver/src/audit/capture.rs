@@ -86,7 +86,7 @@ fn text(answer: &mut Answer) -> Option<Bytes> {
     if media_type(answer) != Encoding::Json.media_type() || answer.body().is_stream() {
         return None;
     }
-    let bytes = std::mem::replace(answer.body_mut(), Body::from("")).into_bytes().ok()?;
+    let bytes = std::mem::replace(answer.body_mut(), Body::from("")).into_bytes()?;
     *answer.body_mut() = Body::from(bytes.clone());
     Some(bytes)
 }

@@ -6,8 +6,8 @@
 //! `place` is what a request holds, `house` what all levels share, `usage` how much of it is in use. `demand` and `lend` move seats between levels every ten seconds. `figures` and
 //! `dump` show it, `status` says which schemas name no level, and `inflight` is what there is without all this.
 //!
-//! Invariant: a request has a place from the moment it comes until it is answered or its client is gone, in whatever
-//! way that comes about; a watch until what was there has been sent.
+//! Invariant: a request has a place from the moment it comes until its response has been written or its client is gone, in
+//! whatever way that comes about; a response of up to 4 KiB until it has been made, a watch until what was there has been sent.
 
 mod deal;
 mod demand;

@@ -35,7 +35,8 @@ pub(crate) fn list(call: &Call) -> Result<Answer, Status> {
             items.push(component(call, name));
         }
     }
-    let list = List { items, version: Revision(0), token: String::new(), remaining: None };
+    let (version, token) = (Revision(0), String::new());
+    let list = List { items, version, token, remaining: None, superseded: None };
     let include = call.request.query.text("includeObject");
     let now = call.server.registry.now();
     Ok(answer::list(&call.server.types, call.resource, &list, call.accept, include, now))

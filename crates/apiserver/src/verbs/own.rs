@@ -97,7 +97,8 @@ fn list(call: &Call, values: Vec<Value>) -> Result<Answer, Status> {
     let options = options::list_options(kind, &call.path.namespace, &call.request.query)?;
     let chosen = values.into_iter().filter(|value| selects(&options.selection, value));
     let items = chosen.map(|value| object(kind, value)).collect();
-    let list = List { items, version: Revision(0), token: String::new(), remaining: None };
+    let (version, token) = (Revision(0), String::new());
+    let list = List { items, version, token, remaining: None, superseded: None };
     call.check_listed(true)?;
     let (include, now) = (call.request.query.text("includeObject"), call.server.registry.now());
     Ok(answer::list(&call.server.types, call.resource, &list, call.accept, include, now))

@@ -111,7 +111,7 @@ impl Feed {
 }
 
 /// How much is put together before it is sent. What nobody reads must be small, for there are many watchers.
-const CHUNK: usize = 64 * 1024;
+const CHUNK: usize = 32 * 1024;
 
 /// A watch as the body of a response.
 struct Stream {

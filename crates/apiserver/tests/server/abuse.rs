@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 use mizzen_apiserver::access::{Attributes, Authorizer, Decision, Reason};
-use mizzen_apiserver::{Options, User};
+use mizzen_apiserver::{Http, Options, UnsentLimits, User};
 use mizzen_registry::Future;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::Instant;
@@ -91,6 +91,57 @@ async fn an_answer_that_nobody_reads_is_given_up() {
     let mut rest = Vec::new();
     let read = stream.read_to_end(&mut rest).await;
     assert!(read.is_err() || rest.len() < 40_000_000, "{} bytes came after all", rest.len());
+}
+
+/// A metric of the server.
+async fn metric(rig: &Rig, line: &str) -> u64 {
+    let text = rig.get("/metrics").await.expect(200).body.str().to_owned();
+    let found = text.lines().find_map(|text| text.strip_prefix(line)).unwrap_or_else(|| panic!("no {line}"));
+    found.trim().parse().unwrap()
+}
+
+/// A list shares the store's memory until its objects are replaced; from then on it alone keeps them.
+#[tokio::test(start_paused = true)]
+async fn a_list_that_is_not_read_is_charged_with_what_the_store_has_given_up() {
+    const MB: u64 = 1_000_000;
+    let unsent = UnsentLimits { per_user: 50 * MB, ..UnsentLimits::default() };
+    let rig = Rig::with(Options { http: Http { unsent, ..Http::default() }, ..Options::default() }).await;
+    let text = "x".repeat(1_000_000);
+    for number in 0..40 {
+        rig.make(&format!("c{number}"), &text).await;
+    }
+    let network = Network::start(&rig.server).await;
+    let request = format!("GET {CONFIG_MAPS} HTTP/1.1\r\nhost: x\r\n\r\n");
+    let mut streams = Vec::new();
+    for _ in 0..2 {
+        let mut stream = network.dial("http/1.1").await;
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut start = [0; 12];
+        stream.read_exact(&mut start).await.unwrap();
+        assert_eq!(&start, b"HTTP/1.1 200");
+        streams.push(stream);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    const CLOSED: &str = r#"mizzen_connections_closed_total{reason="unread"}"#;
+    let charged = metric(&rig, "mizzen_unsent_response_bytes").await;
+    assert!((1..4 * MB).contains(&charged), "{charged} bytes are charged for two lists of 40 MB");
+    for number in 0..40 {
+        rig.put(&format!("{CONFIG_MAPS}/c{number}"), &format!(r#"{{"metadata":{{"name":"c{number}"}}}}"#))
+            .await
+            .expect(200);
+    }
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(metric(&rig, CLOSED).await, 1);
+    let charged = metric(&rig, "mizzen_unsent_response_bytes").await;
+    assert!((40 * MB..45 * MB).contains(&charged), "{charged} bytes are charged for the list that is left");
+    // The older one is gone; the other one is still there to be read.
+    let mut rest = Vec::new();
+    let read = streams[0].read_to_end(&mut rest).await;
+    assert!(read.is_err() || rest.len() < 40_000_000, "{} bytes came after all", rest.len());
+    rest.clear();
+    while rest.len() < 40_000_000 {
+        assert_ne!(streams[1].read_buf(&mut rest).await.unwrap(), 0, "{} bytes came", rest.len());
+    }
 }
 
 /// One whose own code breaks when it is asked about somebody clumsy.

@@ -235,6 +235,33 @@ async fn a_watch_takes_a_seat_until_it_has_sent_what_was_there() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_response_takes_a_seat_until_it_has_been_written() {
+    let rig = rig(1, true, Duration::ZERO).await;
+    rig.make("x", "").await;
+    rig.make("large", &"x".repeat(200_000)).await;
+    let ann = || User::component("ann");
+    let (object, gzip) = (format!("{CONFIG_MAPS}/large"), ("accept-encoding", "gzip"));
+    let forms = [None, Some(("accept", "application/vnd.kubernetes.protobuf")), Some(gzip)];
+    for (path, header) in
+        [object.as_str(), CONFIG_MAPS].into_iter().flat_map(|path| forms.map(|form| (path, form)))
+    {
+        let response = rig.send_as(ann(), header.as_slice(), "GET", path, "").await;
+        assert_eq!(response.status(), 200);
+        let mut body = response.into_body();
+        assert_eq!(get_as(&rig, "bob").await, 429, "{path} {header:?} has not been read");
+        rig.get(path).await.expect(200);
+        while let Some(frame) = body.frame().await {
+            frame.unwrap();
+        }
+        assert_eq!(get_as(&rig, "bob").await, 429, "{path} {header:?} may not have been written");
+        drop(body);
+        assert_eq!(get_as(&rig, "bob").await, 200, "{path} {header:?} has been");
+    }
+    let _small = rig.send_as(ann(), &[], "GET", &format!("{CONFIG_MAPS}/x"), "").await;
+    assert_eq!(get_as(&rig, "bob").await, 200, "a short response is written without its reader's help");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_schema_says_whether_its_level_is_there() {
     let rig = Rig::new().await;
     let path = format!("{GROUP}/flowschemas/lonely");

@@ -1,6 +1,12 @@
 //! Lists in pages and lists of the past.
 
+use std::io::Read as _;
+
+use bytes::Bytes;
+use flate2::read::GzDecoder;
+use http_body_util::BodyExt as _;
 use mizzen_apiserver::User;
+use mizzen_object::{json, proto};
 
 use crate::rig::{CONFIG_MAPS, Reply, Rig};
 
@@ -88,5 +94,48 @@ async fn metadata_of_a_list_is_asked_of_lists_alone() {
             format!("you requested {form}, but the requested object is {found}"),
             "{path}"
         );
+    }
+}
+
+/// The body of a list in one form.
+async fn body(rig: &Rig, accept: &str, encoding: &str, path: &str) -> Bytes {
+    let headers = [("accept", accept), ("accept-encoding", encoding)];
+    let answer = rig.send_as(User::master("admin"), &headers, "GET", path, "").await;
+    assert_eq!(answer.status(), 200);
+    let is_compressed = answer.headers().get("content-encoding").is_some_and(|it| it == "gzip");
+    assert_eq!(is_compressed, encoding == "gzip", "{accept}");
+    let bytes = answer.into_body().collect().await.unwrap().to_bytes();
+    let mut plain = Vec::new();
+    match is_compressed {
+        true => GzDecoder::new(&bytes[..]).read_to_end(&mut plain).map(|_| plain.into()).unwrap(),
+        false => bytes,
+    }
+}
+
+/// Lists are joined and compressed while they are read, from what the store has.
+#[tokio::test]
+async fn a_long_list_is_the_same_compressed_and_plain_and_in_every_form() {
+    let rig = Rig::new().await;
+    for number in 0..300 {
+        // Some are long enough to go alone.
+        rig.make(&format!("c{number:03}"), &format!("{number}").repeat(500 + number % 7 * 3_000)).await;
+    }
+    for form in ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"] {
+        let plain = body(&rig, form, "identity", CONFIG_MAPS).await;
+        assert!(plain.len() > 5_000_000, "{form}: {} bytes", plain.len());
+        assert_eq!(body(&rig, form, "gzip", CONFIG_MAPS).await, plain, "{form}");
+    }
+    let list = body(&rig, "application/vnd.kubernetes.protobuf", "gzip", CONFIG_MAPS).await;
+    let unknown = proto::decode_object(&list).unwrap();
+    assert_eq!(&*unknown.kind, "ConfigMapList");
+    let json = body(&rig, "application/json", "gzip", CONFIG_MAPS).await;
+    let items = json::parse(&json).unwrap()["items"].list().to_vec();
+    assert_eq!(items.len(), 300);
+    // An item is the message of its object, which is what a single one is.
+    for name in ["c000", "c299"] {
+        let path = format!("{CONFIG_MAPS}/{name}");
+        let one = body(&rig, "application/vnd.kubernetes.protobuf", "identity", &path).await;
+        let message = proto::decode_object(&one).unwrap().raw;
+        assert!(unknown.raw.windows(message.len()).any(|window| window == message), "{name}");
     }
 }

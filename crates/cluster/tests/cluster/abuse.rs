@@ -6,12 +6,13 @@
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::client::{Client, dial};
+use crate::client::{Client, dial, dial_narrow};
 use crate::frames::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, PING, RESET, SETTINGS, Wire,
-    frame, head, literal,
+    field, frame, head, literal,
 };
 use crate::process::{Home, PATIENCE, Process};
 
@@ -223,6 +224,93 @@ async fn a_client_that_asks_for_much_and_reads_nothing_costs_little() {
     println!("{growth} MB for 400 answers of 8 MB that nobody reads");
     assert!(growth < 200, "{growth} MB");
     target.check(1_000).await;
+}
+
+/// Stores `n` objects of `size` bytes each.
+async fn fill(target: &Target, n: usize, size: usize) {
+    let mut writers = JoinSet::new();
+    for writer in 0..8 {
+        let client = target.bystander.clone();
+        writers.spawn(async move {
+            for number in (writer..n).step_by(8) {
+                let text = "x".repeat(size);
+                let body = format!(r#"{{"metadata":{{"name":"c{number}"}},"data":{{"a":"{text}"}}}}"#);
+                client.post(CONFIG_MAPS, body).await.expect(201);
+            }
+        });
+    }
+    writers.join_all().await;
+}
+
+/// Connections that grant no window and ask for a list of 4 MB on 100 streams each, as one user.
+async fn ask_and_read_nothing(target: &Target, n_connections: usize, user: &[u8]) -> Vec<Wire> {
+    let block = [head("GET", CONFIG_MAPS), user.to_vec()].concat();
+    let mut wires = Vec::new();
+    for _ in 0..n_connections {
+        let mut wire = Wire::open(&target.process, &[0, 4, 0, 0, 0, 0]).await;
+        let requests =
+            (0..100u32).flat_map(|at| frame(HEADERS, END_HEADERS | END_STREAM, 2 * at + 1, &block));
+        wire.write(&requests.collect::<Vec<u8>>()).await;
+        wires.push(wire);
+    }
+    wires
+}
+
+/// The memory of responses that are not read is bounded, whether seats limit their number or only bytes do: members of
+/// system:masters are exempt from flow control.
+#[tokio::test]
+async fn responses_that_are_not_read_are_bounded_whoever_asks_on_however_many_connections() {
+    let target = Target::start().await;
+    fill(&target, 1_000, 4_000).await;
+    let binding = r#"{"metadata":{"name":"viewer"},
+        "roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"view"},
+        "subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"viewer"}]}"#;
+    let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+    target.bystander.post(bindings, binding).await.expect(201);
+    let before = target.process.resident_bytes();
+    let growth = || target.process.resident_bytes().saturating_sub(before) / MB;
+
+    let viewer = ask_and_read_nothing(&target, 40, &field("impersonate-user", "viewer")).await;
+    target.check(1_000).await;
+    let of_viewer = growth();
+    println!("{of_viewer} MB for 4,000 lists of a user with a role");
+    assert!(of_viewer < 150, "{of_viewer} MB");
+    drop(viewer);
+
+    let mut masters = Vec::new();
+    for number in 0..8 {
+        let name = field("impersonate-user", &format!("master{number}"));
+        let user = [name, field("impersonate-group", "system:masters")].concat();
+        masters.extend(ask_and_read_nothing(&target, 10, &user).await);
+    }
+    target.check(2_000).await;
+    let of_masters = growth();
+    println!("{of_masters} MB for 8,000 lists of exempt users");
+    assert!(of_masters < 750, "{of_masters} MB");
+    assert!(target.metric(r#"mizzen_connections_closed_total{reason="unread"}"#).await > 0);
+}
+
+/// Watchers over HTTP/1.1 that never read what they asked for.
+#[tokio::test]
+async fn a_watcher_over_http1_that_does_not_read_costs_little() {
+    const N_WATCHERS: u64 = 100;
+    let target = Target::start().await;
+    fill(&target, 1_000, 4_000).await;
+    let before = target.process.resident_bytes();
+    let watch = format!("GET {CONFIG_MAPS}?watch=1&resourceVersion=0 HTTP/1.1\r\nhost: x\r\n\r\n");
+    let mut watchers = Vec::new();
+    for _ in 0..N_WATCHERS {
+        let credentials = &target.process.credentials;
+        let mut stream = dial_narrow(&target.process.address, credentials, &["http/1.1"]).await;
+        stream.write_all(watch.as_bytes()).await.unwrap();
+        let mut start = [0; 12];
+        timeout(PATIENCE, stream.read_exact(&mut start)).await.expect("an answer").unwrap();
+        watchers.push(stream);
+    }
+    target.check(1_000).await;
+    let each = target.process.resident_bytes().saturating_sub(before) / N_WATCHERS / 1_000;
+    println!("{each} KB for a watcher that does not read");
+    assert!(each < 250, "{each} KB");
 }
 
 /// Who is not known, or may not write, is told so before anything of the body is read.

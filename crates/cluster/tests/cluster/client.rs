@@ -12,7 +12,7 @@ use hyper::client::conn::{http1, http2};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::Value;
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -68,8 +68,23 @@ impl Credentials {
 
 /// A connection after the TLS handshake, before any HTTP.
 pub async fn dial(address: &str, credentials: &Credentials, protocols: &[&str]) -> TlsStream<TcpStream> {
+    handshake(TcpStream::connect(address).await.unwrap(), credentials, protocols).await
+}
+
+/// The same, but the kernel takes few bytes that nobody reads.
+pub async fn dial_narrow(
+    address: &str,
+    credentials: &Credentials,
+    protocols: &[&str],
+) -> TlsStream<TcpStream> {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4_096).unwrap();
+    let tcp = socket.connect(address.parse().unwrap()).await.unwrap();
+    handshake(tcp, credentials, protocols).await
+}
+
+async fn handshake(tcp: TcpStream, credentials: &Credentials, protocols: &[&str]) -> TlsStream<TcpStream> {
     let connect = async {
-        let tcp = TcpStream::connect(address).await.unwrap();
         tcp.set_nodelay(true).unwrap();
         let connector = TlsConnector::from(Arc::new(credentials.tls(protocols)));
         let name = ServerName::try_from("127.0.0.1").unwrap();

@@ -66,6 +66,11 @@ pub fn literal(name: u8, value: &str) -> Vec<u8> {
     bytes
 }
 
+/// A field with a name that no table has.
+pub fn field(name: &str, value: &str) -> Vec<u8> {
+    [literal(0, name), literal(0, value)[1..].to_vec()].concat()
+}
+
 /// What came back.
 pub struct Frame {
     pub kind: u8,

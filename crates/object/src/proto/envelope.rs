@@ -25,20 +25,18 @@ pub fn envelope(gvk: &GroupVersionKind, message: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A list from the message of its metadata and the messages of its items, which are copied as they are.
-pub fn encode_list<'a>(
-    gvk: &GroupVersionKind,
-    metadata: &[u8],
-    items: impl Iterator<Item = &'a [u8]> + Clone,
-) -> Vec<u8> {
-    let field_len = |message: &[u8]| 1 + varint_len(message.len() as u64) + message.len();
-    let length = field_len(metadata) + items.clone().map(field_len).sum::<usize>();
-    let mut out = Vec::with_capacity(length + 96);
-    open(gvk, length, &mut out);
-    put_bytes(1, metadata, &mut out);
-    items.for_each(|item| put_bytes(2, item, &mut out));
-    close(&mut out);
-    out
+/// What stands before and behind the items of a list, which take so many bytes with their headers. `metadata` is a message.
+pub fn list_ends(gvk: &GroupVersionKind, metadata: &[u8], items: usize) -> (Vec<u8>, Vec<u8>) {
+    let (mut head, mut tail) = (Vec::with_capacity(metadata.len() + 96), Vec::new());
+    open(gvk, 1 + varint_len(metadata.len() as u64) + metadata.len() + items, &mut head);
+    put_bytes(1, metadata, &mut head);
+    close(&mut tail);
+    (head, tail)
+}
+
+/// Appends what stands before an item of a list whose message has so many bytes.
+pub fn item_header(length: usize, out: &mut Vec<u8>) {
+    put_header(2, length, out);
 }
 
 /// Everything before a message of `length` bytes.

@@ -221,7 +221,13 @@ fn what_is_no_envelope_is_refused() {
 #[test]
 fn a_list_is_spliced_from_its_items() {
     let (metadata, items) = ([0x12, 1, b'7'], [vec![8, 1], vec![8; 200]]);
-    let list = encode_list(&gvk("PartList"), &metadata, items.iter().map(Vec::as_slice));
+    let mut body = Vec::new();
+    for item in &items {
+        item_header(item.len(), &mut body);
+        body.extend_from_slice(item);
+    }
+    let (head, tail) = list_ends(&gvk("PartList"), &metadata, body.len());
+    let list = [head, body, tail].concat();
     let mut raw = vec![0x0a, 3, 0x12, 1, b'7', 0x12, 2, 8, 1, 0x12, 200, 1];
     raw.extend([8; 200]);
     assert_eq!(decode_object(&list).unwrap().raw, raw);

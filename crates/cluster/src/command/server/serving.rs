@@ -87,7 +87,7 @@ impl ServingArgs {
             0 => default.max_streams,
             streams => streams,
         };
-        Ok(Http { max_streams, goaway_chance: chance, browsers })
+        Ok(Http { max_streams, goaway_chance: chance, browsers, ..Http::default() })
     }
 
     /// Seconds after which a request is given up; at least one.

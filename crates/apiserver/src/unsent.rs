@@ -1,0 +1,374 @@
+//! How much memory do responses take that have not been written, and which connection is closed when it is too much?
+//!
+//! A response is charged to its connection, its user and the server from when it is made until its last byte has been
+//! handed to the connection's TLS session. When one of the three exceeds its limit, the connection is closed that
+//! has the response which has not been read for the longest time, until the limit holds again.
+//!
+//! Invariant: each sum is at most its limit, or is that of a single response: one that is larger than the limit can be
+//! read, alone. Connections that are being closed do not count.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::{self, Display, Write as _};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mizzen_object::Str;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::metrics::{head, lock};
+
+/// What a response costs besides its body: the stream, its task, the request and the head.
+const OVERHEAD: u64 = 4 * 1024;
+/// How often closed connections are logged at most.
+const LOG_EVERY: Duration = Duration::from_secs(60);
+
+/// How many bytes of responses may wait to be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnsentLimits {
+    /// On one connection. Lists and stored objects share the store's memory, and take about 200 KiB while they are
+    /// written, compressed 600 KiB; there are at most 250 streams. What has to be made whole (tables, metadata, YAML)
+    /// takes what it has.
+    pub per_connection: u64,
+    /// For one user, on all connections: two of them, full.
+    pub per_user: u64,
+    /// For all users: two of them at their limit. This is what slow readers can add to the memory of a server, besides
+    /// at most 100 KiB for each connection in the buffers of TLS and of what is joined before it.
+    pub total: u64,
+}
+
+impl Default for UnsentLimits {
+    fn default() -> UnsentLimits {
+        UnsentLimits { per_connection: 128 << 20, per_user: 256 << 20, total: 512 << 20 }
+    }
+}
+
+/// All responses that have not been written.
+pub(crate) struct Unsent {
+    limits: UnsentLimits,
+    ledger: Mutex<Ledger>,
+}
+
+#[derive(Default)]
+struct Ledger {
+    total: u64,
+    users: HashMap<Str, u64>,
+    connections: HashMap<u64, Account>,
+    /// By their number, which is their order.
+    responses: BTreeMap<u64, Response>,
+    n_connections: u64,
+    n_responses: u64,
+    n_closed: u64,
+    /// When a closed connection was last logged, and how many have been closed since.
+    logged: Option<(Instant, u64)>,
+}
+
+/// A connection's share.
+struct Account {
+    bytes: u64,
+    close: Arc<Notify>,
+    /// Whether it is being closed: what it has counts no more, for it is about to be freed.
+    is_closing: bool,
+}
+
+struct Response {
+    connection: u64,
+    user: Str,
+    bytes: u64,
+    /// Since when nothing of it has been read.
+    unread_since: Instant,
+}
+
+/// Which sum was too large.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Limit {
+    Connection,
+    User,
+    Total,
+}
+
+impl Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            Limit::Connection => "connection",
+            Limit::User => "user",
+            Limit::Total => "total",
+        })
+    }
+}
+
+impl Unsent {
+    pub fn new(limits: UnsentLimits) -> Arc<Unsent> {
+        Arc::new(Unsent { limits, ledger: Mutex::default() })
+    }
+
+    /// Opens the account of a connection.
+    pub fn connect(self: &Arc<Unsent>) -> Arc<Connection> {
+        let (mut ledger, close) = (lock(&self.ledger), Arc::new(Notify::new()));
+        let number = ledger.n_connections;
+        ledger.n_connections += 1;
+        ledger.connections.insert(number, Account { bytes: 0, close: close.clone(), is_closing: false });
+        Arc::new(Connection { unsent: self.clone(), number, close })
+    }
+
+    pub fn write_metrics(&self, out: &mut String) {
+        let ledger = lock(&self.ledger);
+        head(out, "mizzen_unsent_response_bytes", "gauge", "Bytes of responses that have not been written.");
+        let _ = writeln!(out, "mizzen_unsent_response_bytes {}", ledger.total);
+        const CLOSED: &str = "mizzen_connections_closed_total";
+        head(out, CLOSED, "counter", "Connections that were closed because of what they cost, by reason.");
+        let _ = writeln!(out, "{CLOSED}{{reason=\"unread\"}} {}", ledger.n_closed);
+    }
+}
+
+/// The account of a connection. It is given up when this is dropped.
+pub(crate) struct Connection {
+    unsent: Arc<Unsent>,
+    number: u64,
+    close: Arc<Notify>,
+}
+
+impl Connection {
+    /// Charges a response of `user` that keeps so many bytes. What is returned stands for the response.
+    pub fn charge(self: &Arc<Connection>, user: &Str, bytes: u64) -> Charge {
+        let mut ledger = lock(&self.unsent.ledger);
+        let (number, unread_since) = (ledger.n_responses, Instant::now());
+        ledger.n_responses += 1;
+        let response = Response { connection: self.number, user: user.clone(), bytes: 0, unread_since };
+        ledger.responses.insert(number, response);
+        ledger.set(number, bytes + OVERHEAD);
+        ledger.enforce(number, &self.unsent.limits);
+        Charge { connection: self.clone(), number }
+    }
+
+    /// Resolves when the connection is to be closed.
+    pub async fn closed(&self) {
+        self.close.notified().await;
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        lock(&self.unsent.ledger).connections.remove(&self.number);
+    }
+}
+
+/// A response that has not been written. It is no longer charged when this is dropped.
+///
+/// Invariant: it holds its connection's account, which is there as long as any of its responses is.
+pub(crate) struct Charge {
+    connection: Arc<Connection>,
+    number: u64,
+}
+
+impl Charge {
+    /// The response keeps so many bytes from now on.
+    pub fn set(&self, bytes: u64) {
+        let unsent = &self.connection.unsent;
+        let mut ledger = lock(&unsent.ledger);
+        ledger.set(self.number, bytes + OVERHEAD);
+        ledger.enforce(self.number, &unsent.limits);
+    }
+
+    /// The client has read some of it.
+    pub fn progress(&self) {
+        if let Some(response) = lock(&self.connection.unsent.ledger).responses.get_mut(&self.number) {
+            response.unread_since = Instant::now();
+        }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        let mut ledger = lock(&self.connection.unsent.ledger);
+        ledger.set(self.number, 0);
+        ledger.responses.remove(&self.number);
+    }
+}
+
+impl Ledger {
+    /// Changes what a response is charged with. One whose connection is being closed is charged with nothing.
+    fn set(&mut self, number: u64, bytes: u64) {
+        let Some(response) = self.responses.get_mut(&number) else { return };
+        let Some(account) = self.connections.get_mut(&response.connection).filter(|it| !it.is_closing) else {
+            return;
+        };
+        let before = std::mem::replace(&mut response.bytes, bytes);
+        account.bytes = account.bytes - before + bytes;
+        self.total = self.total - before + bytes;
+        match self.users.get_mut(&response.user) {
+            Some(of_user) if *of_user - before + bytes > 0 => *of_user = *of_user - before + bytes,
+            Some(_) => drop(self.users.remove(&response.user)),
+            None => drop(self.users.insert(response.user.clone(), bytes)),
+        }
+    }
+
+    /// Closes connections until the limits hold, as far as that does not depend on the response `charged` alone.
+    fn enforce(&mut self, charged: u64, limits: &UnsentLimits) {
+        let Some(Response { connection, user, .. }) = self.responses.get(&charged) else { return };
+        let (connection, user) = (*connection, user.clone());
+        if self.connections.get(&connection).is_some_and(|account| account.bytes > limits.per_connection)
+            && let Some(oldest) = self.oldest(charged, |response| response.connection == connection)
+        {
+            self.close(oldest, Limit::Connection);
+        }
+        while self.users.get(&user).is_some_and(|bytes| *bytes > limits.per_user) {
+            let Some(oldest) = self.oldest(charged, |response| response.user == user) else { break };
+            self.close(oldest, Limit::User);
+        }
+        while self.total > limits.total {
+            let Some(oldest) = self.oldest(charged, |_| true) else { break };
+            self.close(oldest, Limit::Total);
+        }
+    }
+
+    /// The response that has not been read for the longest time, besides one.
+    fn oldest(&self, but: u64, is_meant: impl Fn(&Response) -> bool) -> Option<u64> {
+        let counts = |response: &Response| response.bytes > 0 && is_meant(response);
+        let others = self.responses.iter().filter(|(number, response)| **number != but && counts(response));
+        others.min_by_key(|(_, response)| response.unread_since).map(|(number, _)| *number)
+    }
+
+    /// Closes the connection of a response. What it has counts no more.
+    fn close(&mut self, number: u64, limit: Limit) {
+        let Some(Response { connection, user, unread_since, .. }) = self.responses.get(&number) else {
+            return;
+        };
+        let (connection, user, unread) = (*connection, user.clone(), unread_since.elapsed());
+        let is_meant = |(_, response): &(&u64, &Response)| response.connection == connection;
+        let numbers: Vec<u64> = self.responses.iter().filter(is_meant).map(|(number, _)| *number).collect();
+        numbers.into_iter().for_each(|number| self.set(number, 0));
+        if let Some(account) = self.connections.get_mut(&connection) {
+            account.is_closing = true;
+            account.close.notify_one();
+        }
+        self.n_closed += 1;
+        let now = Instant::now();
+        match &mut self.logged {
+            Some((at, n_closed)) if now - *at < LOG_EVERY => *n_closed += 1,
+            logged => {
+                let n_more = logged.map_or(0, |(_, n_closed)| n_closed);
+                *logged = Some((now, 0));
+                tracing::warn!(
+                    %user,
+                    ?unread,
+                    limit = %limit,
+                    not_logged = n_more,
+                    "too many unsent bytes, closed the connection that has been unread for the longest time"
+                );
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KB: u64 = 1024;
+
+    fn unsent(per_connection: u64, per_user: u64, total: u64) -> Arc<Unsent> {
+        Unsent::new(UnsentLimits {
+            per_connection: per_connection * KB,
+            per_user: per_user * KB,
+            total: total * KB,
+        })
+    }
+
+    /// Charges so many KB in all.
+    fn charge(connection: &Arc<Connection>, user: &str, kb: u64) -> Charge {
+        connection.charge(&user.into(), kb * KB - OVERHEAD)
+    }
+
+    async fn is_closed(connection: &Connection) -> bool {
+        tokio::time::timeout(Duration::ZERO, connection.closed()).await.is_ok()
+    }
+
+    async fn later() {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+
+    fn sums(unsent: &Unsent) -> (u64, usize, usize) {
+        let ledger = lock(&unsent.ledger);
+        (ledger.total / KB, ledger.users.len(), ledger.responses.len())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_is_closed_that_has_too_much() {
+        let unsent = unsent(100, 1_000, 1_000);
+        let (one, other) = (unsent.connect(), unsent.connect());
+        let first = charge(&one, "ann", 60);
+        let second = charge(&other, "ann", 60);
+        assert!(!is_closed(&one).await && !is_closed(&other).await);
+        let third = charge(&one, "bob", 60);
+        assert!(is_closed(&one).await && !is_closed(&other).await);
+        assert_eq!(sums(&unsent), (60, 1, 3), "what is being closed counts no more");
+        drop((first, second, third));
+        assert_eq!(sums(&unsent), (0, 0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_a_user_the_connection_is_closed_that_has_been_unread_for_the_longest_time() {
+        let unsent = unsent(1_000, 100, 1_000);
+        let connections: Vec<Arc<Connection>> = (0..4).map(|_| unsent.connect()).collect();
+        let mut charges = Vec::new();
+        for (connection, user) in connections.iter().zip(["bob", "ann", "ann", "ann"]) {
+            charges.push(charge(connection, user, 40));
+            later().await;
+            // The client of the second goes on reading.
+            charges.get(1).into_iter().for_each(Charge::progress);
+        }
+        let mut closed = Vec::new();
+        for connection in &connections {
+            closed.push(is_closed(connection).await);
+        }
+        assert_eq!(closed, [false, false, true, false]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_all_users_the_oldest_goes_until_the_sum_is_within_the_limit() {
+        let unsent = unsent(1_000, 1_000, 100);
+        let connections: Vec<Arc<Connection>> = (0..4).map(|_| unsent.connect()).collect();
+        let mut charges = Vec::new();
+        for (connection, (user, kb)) in
+            connections.iter().zip([("ann", 20), ("bob", 20), ("eve", 50), ("joe", 50)])
+        {
+            charges.push(charge(connection, user, kb));
+            later().await;
+        }
+        let mut closed = Vec::new();
+        for connection in &connections {
+            closed.push(is_closed(connection).await);
+        }
+        assert_eq!(closed, [true, true, false, false]);
+        assert_eq!(sums(&unsent).0, 100);
+        let mut text = String::new();
+        unsent.write_metrics(&mut text);
+        assert!(text.contains("mizzen_connections_closed_total{reason=\"unread\"} 2\n"), "{text}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_response_that_is_larger_than_every_limit_can_be_read_alone() {
+        let unsent = unsent(10, 20, 30);
+        let (one, other) = (unsent.connect(), unsent.connect());
+        let large = charge(&one, "ann", 100);
+        assert!(!is_closed(&one).await);
+        later().await;
+        let small = charge(&other, "ann", 5);
+        assert!(is_closed(&one).await && !is_closed(&other).await, "until others want to be read, too");
+        drop((large, small));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_response_that_grows_counts_as_what_it_has_become() {
+        let unsent = unsent(1_000, 100, 1_000);
+        let (one, other) = (unsent.connect(), unsent.connect());
+        let (still, growing) = (charge(&one, "ann", 40), charge(&other, "ann", 40));
+        growing.set(55 * KB);
+        assert!(!is_closed(&one).await);
+        growing.set(70 * KB);
+        assert!(is_closed(&one).await && !is_closed(&other).await);
+        drop((still, growing));
+        assert_eq!(sums(&unsent), (0, 0, 0));
+    }
+}
