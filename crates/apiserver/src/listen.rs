@@ -27,15 +27,15 @@ use crate::Server;
 use crate::aggregation::Streams;
 use crate::answer::{self, Answer};
 use crate::authenticate::{Caller, Peer, Stranger};
+use crate::frame_budget::FrameBudget;
 use crate::framing::{Ambiguous, Scanned};
 use crate::gather::Gather;
 use crate::load::{Counted, GivenUp, Load, Verdict};
 use crate::receive::Whole;
+use crate::tap::Tap;
 
 /// How long a client may take to shake hands.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How long a client may take to send a request's head, or to think of one.
-const HEAD: Duration = Duration::from_secs(32);
 /// How many connections there may be at once.
 const MAX_CONNECTIONS: usize = 16_384;
 /// How much of a stream of events may wait for a slow reader. A connection has many streams.
@@ -167,7 +167,8 @@ impl Connection {
             }
             handle(server.clone(), far.clone(), &counted, request)
         });
-        let connection = builder.serve_connection(TokioIo::new(Gather::new(stream)), service);
+        let stream = Gather::new(Tap::new(stream, FrameBudget::new()));
+        let connection = builder.serve_connection(TokioIo::new(stream), service);
         self.attend(connection, load, http2::Connection::graceful_shutdown).await;
     }
 
@@ -175,13 +176,14 @@ impl Connection {
         let mut builder = http1::Builder::new();
         builder
             .timer(TokioTimer::new())
-            .header_read_timeout(HEAD)
+            // The library's time-out counts idleness, too.
+            .header_read_timeout(None)
             .max_header_size(MAX_HEAD)
             .max_headers(MAX_HEADERS)
             .max_buf_size(MAX_HEAD);
         let load = self.load();
         let (server, counted) = (self.server.clone(), load.clone());
-        let (stream, ambiguous) = Scanned::new(stream, MAX_HEAD);
+        let (stream, ambiguous) = Scanned::new(Tap::new(stream, load.time_heads()), MAX_HEAD);
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(ambiguous.clone());
             handle(server.clone(), far.clone(), &counted, request)

@@ -1,9 +1,10 @@
 //! What does one connection cost, and when is that too much?
 //!
-//! A connection is ended that asks for nothing for long, that gives up what it asks for faster than anybody has
-//! reason to, or that does not read what it has asked for.
+//! A connection is ended that asks for nothing for long, that takes long to send a head, that gives up what it asks for
+//! faster than anybody has reason to, or that does not read what it has asked for.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -18,10 +19,14 @@ use tokio::time::{Instant, sleep};
 
 use crate::answer::{Answer, Body, Broken, Lease, Shared};
 use crate::metrics::lock;
+use crate::tap::Inspect;
 use crate::unsent::{self, Charge};
 
 /// Kubernetes: how long a connection may ask for nothing (server/secure_serving.go).
 const IDLE: Duration = Duration::from_secs(90);
+/// Kubernetes: how long the head of a request may take over HTTP/1.1, from its first byte; the first one of a connection from
+/// the handshake (server/secure_serving.go, net/http's ReadHeaderTimeout).
+const HEAD: Duration = Duration::from_secs(32);
 /// How many requests a connection may give up, before they are answered, in [`SPAN`]. Upstream's library hangs up when
 /// four times as many as may be under way have been begun and reset.
 const MAX_GIVEN_UP: u32 = 1_000;
@@ -67,6 +72,8 @@ struct State {
     open: usize,
     /// When the last one went.
     idle_since: Instant,
+    /// When the head that is being sent was begun.
+    head_since: Option<Instant>,
     /// Answers that their clients must read in time, in the order in which they were made.
     unread: BTreeMap<u64, Unread>,
     /// Whether they are looked at often.
@@ -102,6 +109,7 @@ impl Load {
         let state = State {
             open: 0,
             idle_since: now,
+            head_since: None,
             unread: BTreeMap::new(),
             is_recounted: false,
             n_answers: 0,
@@ -118,6 +126,12 @@ impl Load {
             account,
             state: Mutex::new(state),
         }))
+    }
+
+    /// Counts the time that heads take, from now on. To be told of every byte of an HTTP/1.1 connection.
+    pub fn time_heads(&self) -> HeadTimer {
+        self.state().head_since = Some(Instant::now());
+        HeadTimer(self.clone())
     }
 
     /// Counts a request while it is answered, and its answer until it has gone.
@@ -198,19 +212,27 @@ impl Load {
 
 impl State {
     fn judge(&self, now: Instant) -> Option<Verdict> {
-        if self.unread.values().next().is_some_and(|unread| unread.deadline <= now) {
+        let is_unread = self.unread.values().next().is_some_and(|unread| unread.deadline <= now);
+        let is_slow = self.head_since.is_some_and(|since| now - since >= HEAD);
+        if is_unread || is_slow {
             return Some(Verdict::TooMuch);
         }
-        (self.open == 0 && now - self.idle_since >= self.patience()).then_some(Verdict::Idle)
+        (self.is_idle() && now - self.idle_since >= self.patience()).then_some(Verdict::Idle)
     }
 
     /// When to look next.
     fn look(&mut self, now: Instant) -> Duration {
         self.is_recounted = !self.unread.is_empty();
         let usual = if self.is_recounted { RECOUNT } else { LOOK }.min(self.patience());
-        let idle = (self.open == 0).then_some(self.idle_since + self.patience());
-        let next = idle.map(|at| at.saturating_duration_since(now));
+        let head = self.head_since.map(|since| since + HEAD);
+        let idle = self.is_idle().then_some(self.idle_since + self.patience());
+        let next = [head, idle].into_iter().flatten().min().map(|at| at.saturating_duration_since(now));
         next.filter(|next| !next.is_zero()).unwrap_or(usual).min(usual)
+    }
+
+    /// Whether nothing is asked for, and nothing is being asked.
+    fn is_idle(&self) -> bool {
+        self.open == 0 && self.head_since.is_none()
     }
 
     /// How long the connection may be idle.
@@ -225,6 +247,19 @@ impl State {
         }
         self.given_up += 1;
         self.given_up > MAX_GIVEN_UP
+    }
+}
+
+/// Notices the first byte of a head over HTTP/1.1: what comes while nothing is being answered.
+pub(crate) struct HeadTimer(Load);
+
+impl Inspect for HeadTimer {
+    fn received(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.0.state();
+        if !bytes.is_empty() && state.open == 0 && state.head_since.is_none() {
+            state.head_since = Some(Instant::now());
+        }
+        Ok(())
     }
 }
 
@@ -296,7 +331,10 @@ struct InFlight {
 
 impl Open {
     fn new(load: &Load) -> Open {
-        load.state().open += 1;
+        let mut state = load.state();
+        state.open += 1;
+        state.head_since = None;
+        drop(state);
         Open {
             load: load.clone(),
             unread: None,
@@ -467,6 +505,23 @@ mod tests {
         let begin = Instant::now();
         assert_eq!(load.verdict().await, Verdict::Idle);
         assert!(begin.elapsed() >= IDLE && begin.elapsed() < 2 * RECOUNT + IDLE, "{:?}", begin.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_head_has_its_time_from_its_first_byte() {
+        let load = load();
+        let mut timer = load.time_heads();
+        let begin = Instant::now();
+        assert_eq!(load.verdict().await, Verdict::TooMuch, "the first head is expected at once");
+        assert_eq!(begin.elapsed().as_secs(), HEAD.as_secs());
+        drop(answered(&load, 100).await);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        timer.received(b"G").unwrap();
+        let begin = Instant::now();
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        timer.received(b"ET").unwrap();
+        assert_eq!(load.verdict().await, Verdict::TooMuch);
+        assert_eq!(begin.elapsed().as_secs(), HEAD.as_secs());
     }
 
     #[tokio::test(start_paused = true)]

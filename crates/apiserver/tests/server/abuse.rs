@@ -46,6 +46,33 @@ async fn a_head_that_does_not_come_is_waited_for_half_a_minute() {
     }
 }
 
+/// Kubernetes: IdleTimeout is 90 s, ReadHeaderTimeout 32 s (server/secure_serving.go).
+#[tokio::test(start_paused = true)]
+async fn between_requests_a_connection_is_idle_for_ninety_seconds_and_a_head_has_its_time_from_its_first_byte()
+ {
+    const READY: &str = "GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n";
+    let rig = Rig::new().await;
+    let network = Network::start(&rig.server).await;
+    for (thinks, says, expected) in
+        [(0, "", 90), (80, READY, 80 + 90), (80, "G", 80 + 32), (89, "GET /readyz HTTP/1.1\r\nhost", 89 + 32)]
+    {
+        let mut stream = network.dial("http/1.1").await;
+        stream.write_all(READY.as_bytes()).await.unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200");
+        let begin = Instant::now();
+        tokio::time::sleep(Duration::from_secs(thinks)).await;
+        stream.write_all(says.as_bytes()).await.unwrap();
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest).await;
+        let answers = 1 + u64::from(says == READY);
+        assert_eq!(String::from_utf8_lossy(&rest).matches("\r\n\r\nok").count() as u64, answers, "{says:?}");
+        let seconds = begin.elapsed().as_secs();
+        assert!((expected..expected + 2).contains(&seconds), "{says:?} after {thinks} s: {seconds} s");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_body_that_does_not_come_is_waited_for_as_long_as_a_request_may_take() {
     let rig = Rig::with(Options { request_timeout: 20, ..Options::default() }).await;

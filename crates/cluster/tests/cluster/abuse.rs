@@ -11,8 +11,8 @@ use tokio::time::timeout;
 
 use crate::client::{Client, dial, dial_narrow};
 use crate::frames::{
-    CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, PING, RESET, SETTINGS, Wire,
-    field, frame, head, literal,
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, PING, PRIORITY, RESET, SETTINGS,
+    WINDOW_UPDATE, Wire, field, frame, head, literal,
 };
 use crate::process::{Home, PATIENCE, Process};
 
@@ -224,6 +224,53 @@ async fn a_client_that_asks_for_much_and_reads_nothing_costs_little() {
     println!("{growth} MB for 400 answers of 8 MB that nobody reads");
     assert!(growth < 200, "{growth} MB");
     target.check(1_000).await;
+}
+
+/// Frames that carry nothing, from a peer that has not authenticated: on no stream, and on one that is not open.
+#[tokio::test]
+async fn frames_that_carry_nothing_end_the_connection_of_an_unauthenticated_peer() {
+    let target = Target::start().await;
+    let stranger = target.process.credentials.anonymous();
+    for (name, flood) in [
+        ("PRIORITY", frame(PRIORITY, 0, 1, &[0, 0, 0, 0, 16])),
+        ("WINDOW_UPDATE", frame(WINDOW_UPDATE, 0, 0, &1u32.to_be_bytes())),
+        ("unknown", frame(0xbe, 0, 0, b"anything")),
+    ] {
+        let mut wire = Wire::open_as(&target.process, &stranger, &[]).await;
+        for _ in 0..20 {
+            wire.write(&flood.repeat(1_000)).await;
+        }
+        // Long before a client that does not answer pings is given up.
+        let ended = async { while wire.next().await.is_some() {} };
+        timeout(SOON, ended).await.unwrap_or_else(|_| panic!("the server takes {name} frames without end"));
+        target.check(50).await;
+    }
+}
+
+/// A client that acknowledges every DATA frame twice, as some libraries do, is not taken for one that floods.
+#[tokio::test]
+async fn a_client_that_acknowledges_every_frame_is_served_to_the_end() {
+    let target = Target::start().await;
+    fill(&target, 1_000, 4_000).await;
+    let mut wire = Wire::open(&target.process, &[]).await;
+    for stream in [1u32, 3, 5] {
+        wire.write(&frame(HEADERS, END_HEADERS | END_STREAM, stream, &head("GET", CONFIG_MAPS))).await;
+        let mut received = 0;
+        loop {
+            let answer = wire.next().await.expect("the connection goes on");
+            if answer.kind != DATA {
+                continue;
+            }
+            received += answer.payload.len();
+            if answer.flags & END_STREAM != 0 {
+                break;
+            }
+            let room = u32::try_from(answer.payload.len().max(1)).unwrap().to_be_bytes();
+            let update = [frame(WINDOW_UPDATE, 0, 0, &room), frame(WINDOW_UPDATE, 0, stream, &room)].concat();
+            assert!(wire.write(&update).await);
+        }
+        assert!(received > 4_000_000, "{received} bytes");
+    }
 }
 
 /// Stores `n` objects of `size` bytes each.
