@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use mizzen_registry::Future;
+use mizzen_registry::{Future, Health};
 
 use crate::answer::{self, Answer};
 use crate::request::{Query, Request};
@@ -25,10 +25,14 @@ type Own = (&'static str, fn(&Inner) -> bool);
 const CHECKS: [Own; 4] = [
     ("ping", |_| true),
     ("log", |_| true),
-    ("etcd", |server| server.registry.store().is_writable()),
+    ("etcd", |server| !matches!(server.registry.store().health(), Health::Failed(_))),
     ("poststarthook/bootstrap", |_| true),
 ];
-const READY_CHECKS: [Own; 1] = [("shutdown", |server| !server.is_leaving())];
+/// A full disk is not among the others: a new start would not help.
+const READY_CHECKS: [Own; 2] = [
+    ("storage-space", |server| !matches!(server.registry.store().health(), Health::Full(_))),
+    ("shutdown", |server| !server.is_leaving()),
+];
 
 enum Check<'a> {
     Own(&'a Own),

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mizzen_object::{KindData, Str};
+use mizzen_registry::Health;
 
 use crate::answer::Answer;
 use crate::request::{Request, ResourcePath, Target};
@@ -225,8 +226,16 @@ fn write_store(server: &Inner, out: &mut String) {
     for space in &stats {
         let _ = writeln!(out, "mizzen_store_bytes{{resource=\"{}\"}} {}", space.name, space.bytes);
     }
+    let store = server.registry.store();
+    let failures = store.failures();
+    head(out, "mizzen_store_writable", "gauge", "Whether all writes are taken: 0 while the disk is full.");
+    let _ = writeln!(out, "mizzen_store_writable {}", u8::from(matches!(store.health(), Health::Writable)));
+    head(out, "mizzen_store_refused_writes_total", "counter", "Writes that the disk did not take.");
+    let _ = writeln!(out, "mizzen_store_refused_writes_total {}", failures.refused_writes);
+    head(out, "mizzen_store_failed_compactions_total", "counter", "Compactions of the log that failed.");
+    let _ = writeln!(out, "mizzen_store_failed_compactions_total {}", failures.compactions);
     head(out, "mizzen_store_revision", "gauge", "The latest revision.");
-    let _ = writeln!(out, "mizzen_store_revision {}", server.registry.store().revision());
+    let _ = writeln!(out, "mizzen_store_revision {}", store.revision());
 }
 
 /// What a metric is, before its values.

@@ -31,6 +31,7 @@ use crate::loops::{self, Loops, Means};
 use crate::nodes::Nodes;
 use crate::pki::{self, Authority, PkiError, Protocol, Signed, check_owner, make_private, write_private};
 use crate::seat::Seat;
+use crate::storage_log;
 use crate::token_key::TokenKey;
 use crate::token_tracking;
 
@@ -282,6 +283,7 @@ async fn furnish(
 /// What is done now and then, and when files change, as long as the server runs.
 fn keep_up(args: &ServerArgs, server: &Server, kept: &Kept, authorization: Option<(PathBuf, Vec<u8>)>) {
     tokio::spawn(expire(kept.registry.clone()));
+    tokio::spawn(storage_log::report(kept.store.clone()));
     tokio::spawn(allow_migration(server.clone()));
     tokio::spawn(token_tracking::keep(server.clone()));
     if let Some(encryption) = kept.encryption.clone().filter(|_| args.encryption.is_followed()) {

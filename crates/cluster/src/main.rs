@@ -18,6 +18,7 @@ mod nodes;
 mod pki;
 mod reload;
 mod seat;
+mod storage_log;
 mod token_key;
 mod token_tracking;
 mod trace;

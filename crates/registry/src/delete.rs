@@ -92,7 +92,7 @@ impl Registry {
             let (space, expect) = (resource.space(), Expect::At(record.revision));
             let write = match step {
                 Step::Remove => Write::delete(space, key.stored(), expect, draft),
-                _ => Write::put(space, key.stored(), expect, draft),
+                _ => Write::put(space, key.stored(), expect, draft).with_reserve(),
             };
             let mut outcome = self.store.commit_one(write).await;
             // Kubernetes: who watches sees that it goes before it is gone.

@@ -44,7 +44,8 @@ use std::sync::Arc;
 use mizzen_object::seam::{Clock, Random};
 use mizzen_object::time::{self, Moment};
 pub use mizzen_store::{
-    Bounds, Entry, Journal, OpenError, Options as StoreOptions, Record, Revision, Saved, Space, Store,
+    AppendError, Bounds, Entry, Health, Journal, OpenError, Options as StoreOptions, Record, Revision, Saved,
+    Space, Store,
 };
 
 /// The engine. Cheap to clone.

@@ -164,7 +164,12 @@ impl Registry {
                 let draft = encode::draft(resource.stored(), &mut last, self.now());
                 Write::delete(resource.space(), key.stored(), expect, draft)
             }
-            false => Write::put(resource.space(), key.stored(), expect, draft),
+            false => {
+                let leads_to_delete =
+                    is_being_deleted(&new) && draft.value.len() <= record.value.len() + SLACK;
+                let write = Write::put(resource.space(), key.stored(), expect, draft);
+                if leads_to_delete { write.with_reserve() } else { write }
+            }
         };
         match self.store.commit_one(write).await {
             // Kubernetes: who takes away the last finalizer gets the object as they sent it.
@@ -253,11 +258,17 @@ async fn validate_change(
     Err(Status::invalid(&kind.gvk, metadata["name"].str(), &violations))
 }
 
+/// By how much an object that is being deleted may grow on a full disk: its conditions say what it waits for.
+const SLACK: usize = 4096;
+
+fn is_being_deleted(object: &Value) -> bool {
+    !object["metadata"]["deletionTimestamp"].is_null()
+}
+
 /// Whether this change takes away the last thing that kept a deleted object.
 fn is_finished(resource: &Resource, new: &Value, old: &Value) -> bool {
-    let old_meta = &old["metadata"];
-    !old_meta["deletionTimestamp"].is_null()
-        && old_meta["deletionGracePeriodSeconds"].int() == 0
+    is_being_deleted(old)
+        && old["metadata"]["deletionGracePeriodSeconds"].int() == 0
         && new["metadata"]["finalizers"].is_empty()
         && !resource.judged().hooks.is_held(new)
 }

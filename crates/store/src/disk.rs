@@ -6,6 +6,9 @@
 //! `g+1.base` in the background and removes what is older once that is complete; so at any moment
 //! *newest base + its log + newer logs* is everything.
 //!
+//! A full disk: puts are refused before they would take the last of the space. Deletes go into the tail of the log that is
+//! allocated ahead, a compaction into the `reserve`, and whatever could not be written leaves no trace.
+//!
 //! Invariant: all that was acknowledged opens again, or opening fails and names the file. Every byte that counts is
 //! under a checksum, a sealed file ends with its seal, and the `tip` says how long the last log must at least be. So
 //! only a tail that nobody was promised can be dropped: what a kill or a power cut tore off.
@@ -13,10 +16,14 @@
 mod base;
 mod codec;
 pub(crate) mod content;
+mod file_ops;
 mod frame;
 mod log;
 mod replay;
+mod reserve;
 mod seals;
+#[cfg(test)]
+mod tests;
 mod tip;
 
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -24,20 +31,39 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use self::base::Compaction;
-use self::log::Log;
+use self::file_ops::FileOps;
+use self::log::{Log, NextLog};
+use self::reserve::Reserve;
 use self::seals::Seals;
 use crate::seal::MaybeSealer;
-use crate::{Entry, Journal, Live, OpenError, Revision, Saved};
+use crate::{AppendError, Entry, Journal, Live, OpenError, Revision, Saved};
+
+/// On a full disk a compaction is worth its cost if it frees this much, or a sixteenth of what it writes.
+const WORTHWHILE: u64 = 128 << 10;
+
+/// How much a disk that was full must take for puts to be taken again.
+const RELIEF: u64 = 1 << 20;
 
 /// A journal in a directory of its own.
 pub(crate) struct Disk {
     place: Place,
-    /// A log is folded when it is larger than this and larger than the base.
+    /// The logs are folded when they are larger than this and larger than the base.
     fold_bytes: u64,
     base_bytes: u64,
+    /// What the base held, as [`Journal::allocate`] counts it.
+    base_live_bytes: u64,
+    /// The bytes of the logs since the base, without the one that is written to.
+    sealed_bytes: u64,
+    live_bytes: u64,
+    /// Whether there was too little space for puts when it was last needed.
+    is_full: bool,
     revision: Revision,
     log: Option<Log>,
     compaction: Option<Compaction>,
+    n_failed_compactions: u64,
+    /// How long the logs must be before a compaction that failed is tried again.
+    retry_bytes: u64,
+    reserve: Reserve,
     seals: Seals,
     /// Held, not read: the lock goes with it, and so after everything above.
     _lock: File,
@@ -46,39 +72,103 @@ pub(crate) struct Disk {
 impl Disk {
     /// Takes `dir`, which is created if need be, for this process alone.
     pub(crate) fn open(dir: &Path, fold_bytes: u64, sealer: MaybeSealer) -> Result<Disk, OpenError> {
+        Disk::open_with(FileOps::default(), dir, fold_bytes, sealer)
+    }
+
+    fn open_with(ops: FileOps, dir: &Path, fold_bytes: u64, sealer: MaybeSealer) -> Result<Disk, OpenError> {
         create_dir(dir).map_err(|source| OpenError::Io { path: dir.into(), source })?;
-        let place = Place { dir: dir.into() };
+        let place = Place { dir: dir.into(), ops };
         let _lock = lock(&place.dir.join("lock"))?;
         place.make_private().map_err(|source| OpenError::Io { path: dir.into(), source })?;
         Ok(Disk {
-            place,
             fold_bytes,
             base_bytes: 0,
+            base_live_bytes: 0,
+            sealed_bytes: 0,
+            live_bytes: 0,
+            is_full: false,
             revision: Revision::ZERO,
             log: None,
             compaction: None,
+            n_failed_compactions: 0,
+            retry_bytes: 0,
+            reserve: Reserve::open(&place),
             seals: Seals::new(sealer),
+            place,
             _lock,
         })
     }
 
-    fn start_over(&mut self, live: Live) -> io::Result<()> {
-        let log = self.log.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-        log.seal(self.revision)?;
+    /// Allocates the log first, so that it grows as long as there is space; then what a compaction needs. A disk that was
+    /// full must have more space than one put takes, so that it is not full again with the next.
+    fn try_allocate(&mut self, bytes: u64) -> io::Result<()> {
+        let bytes = if self.is_full { bytes.max(RELIEF) } else { bytes };
+        self.log.as_mut().ok_or(io::ErrorKind::NotConnected)?.allocate(bytes)?;
+        match self.compaction {
+            // It writes into the reserve, and frees more than that when it is over.
+            Some(_) => Ok(()),
+            None => self.reserve.ensure(self.live_bytes),
+        }
+    }
+
+    /// Begins a new generation. All that takes space comes before the old log is sealed: if there is none, nothing has
+    /// changed.
+    fn start_over(&mut self, live: Live) -> Result<(), AppendError> {
+        let not_open = || AppendError::NotWritten(io::ErrorKind::NotConnected.into());
+        let log = self.log.as_mut().ok_or_else(not_open)?;
         let generation = log.generation() + 1;
-        self.log = Some(Log::create(&self.place, generation)?);
-        let sealer = self.seals.renew();
-        self.compaction = Some(Compaction::start(&self.place, generation, live, sealer)?);
+        let next = NextLog::draft(&self.place, generation).or_else(|_| {
+            self.reserve.release_log();
+            NextLog::draft(&self.place, generation)
+        });
+        let next = next.map_err(AppendError::NotWritten)?;
+        if let Err(error) = log.seal(self.revision) {
+            next.discard();
+            return Err(error);
+        }
+        self.sealed_bytes += log.len();
+        // The old log is sealed: without a new one nothing can be written.
+        let begun = log.share_tip().and_then(|tip| next.begin(tip));
+        self.log = Some(begun.map_err(AppendError::Unknown)?);
+        let (sealer, reserve) = (self.seals.renew(), self.reserve.take());
+        self.base_live_bytes = self.live_bytes;
+        let compaction = Compaction::start(&self.place, generation, live, sealer, reserve);
+        self.compaction = Some(compaction.map_err(AppendError::NotWritten)?);
         Ok(())
     }
 
     /// Takes note of a compaction that has ended. One that failed leaves everything as it was, only larger.
     fn settle(&mut self) {
-        if let Some(compaction) = self.compaction.take_if(|compaction| compaction.is_over())
-            && let Ok(base_bytes) = compaction.finish()
-        {
-            self.base_bytes = base_bytes;
+        let Some(compaction) = self.compaction.take_if(|compaction| compaction.is_over()) else { return };
+        match compaction.finish() {
+            Ok(base_bytes) => {
+                self.base_bytes = base_bytes;
+                self.sealed_bytes = 0;
+                self.retry_bytes = 0;
+            }
+            Err(_) => self.note_failed_compaction(),
         }
+    }
+
+    /// The next opportunity is when the logs have grown, on a full disk by a little, or when there is space again.
+    fn note_failed_compaction(&mut self) {
+        self.n_failed_compactions += 1;
+        self.seals.set_outdated();
+        let growth = if self.is_full { WORTHWHILE / 2 } else { self.fold_bytes / 4 };
+        self.retry_bytes = self.log_bytes() + growth;
+    }
+
+    /// The bytes of all logs since the base.
+    fn log_bytes(&self) -> u64 {
+        self.sealed_bytes + self.log.as_ref().map_or(0, Log::len)
+    }
+
+    /// Whether the disk is full and a compaction would give back something of it, or is needed for more deletes.
+    fn can_free_space(&self) -> bool {
+        let kept_bytes = self.base_live_bytes + self.log_bytes();
+        let worthwhile = WORTHWHILE.max(self.live_bytes / 16);
+        let is_worthwhile = kept_bytes.saturating_sub(self.live_bytes) >= worthwhile;
+        self.is_full && (is_worthwhile || self.log.as_ref().is_some_and(Log::is_nearly_full))
     }
 }
 
@@ -90,29 +180,56 @@ impl Journal for Disk {
             load(saved);
         })?;
         self.base_bytes = replayed.base_bytes;
+        self.base_live_bytes = replayed.base_bytes;
+        self.sealed_bytes = replayed.sealed_bytes;
         self.revision = replayed.revision;
         self.log = Some(replayed.log);
         Ok((self.revision > Revision::ZERO).then_some(self.revision))
     }
 
-    fn append(&mut self, batch: &[Entry]) -> io::Result<()> {
-        let log = self.log.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-        log.append(batch)?;
+    fn allocate(&mut self, bytes: u64, live_bytes: u64) -> io::Result<()> {
+        self.live_bytes = live_bytes;
+        self.settle();
+        let allocated = self.try_allocate(bytes);
+        if allocated.is_ok() && self.is_full {
+            self.retry_bytes = 0;
+        }
+        self.is_full = allocated.is_err();
+        allocated
+    }
+
+    fn append(&mut self, batch: &[Entry]) -> Result<(), AppendError> {
+        let not_open = || AppendError::NotWritten(io::ErrorKind::NotConnected.into());
+        self.log.as_mut().ok_or_else(not_open)?.append(batch)?;
         self.revision = batch.last().map_or(self.revision, |entry| entry.event.revision);
         self.settle();
         Ok(())
     }
 
     fn is_bloated(&self) -> bool {
-        let log_bytes = self.log.as_ref().map_or(0, Log::len);
+        let log_bytes = self.log_bytes();
         let is_long = log_bytes > self.fold_bytes.max(self.base_bytes);
         // Where nothing was ever written, no key has sealed anything.
         let is_outdated = self.revision > Revision::ZERO && self.seals.are_outdated();
-        self.compaction.is_none() && (is_long || is_outdated)
+        let is_wanted = is_long || is_outdated || self.can_free_space();
+        self.compaction.is_none() && log_bytes >= self.retry_bytes && is_wanted
     }
 
-    fn compact(&mut self, live: Live) -> io::Result<()> {
-        self.start_over(live)
+    fn compact(&mut self, live: Live) -> Result<(), AppendError> {
+        let started = self.start_over(live);
+        if started.is_err() {
+            self.note_failed_compaction();
+        }
+        #[cfg(test)]
+        if self.place.ops.faults.is_in_order() {
+            self.compaction.iter().for_each(Compaction::wait);
+            self.settle();
+        }
+        started
+    }
+
+    fn n_failed_compactions(&self) -> u64 {
+        self.n_failed_compactions
     }
 }
 
@@ -120,6 +237,7 @@ impl Journal for Disk {
 #[derive(Clone, Debug)]
 struct Place {
     dir: PathBuf,
+    ops: FileOps,
 }
 
 impl Place {
@@ -133,6 +251,14 @@ impl Place {
 
     fn tip(&self) -> PathBuf {
         self.dir.join("tip")
+    }
+
+    fn reserve(&self) -> PathBuf {
+        self.dir.join("reserve")
+    }
+
+    fn remove_reserve(&self) -> io::Result<()> {
+        fs::remove_file(self.reserve())
     }
 
     /// The generations of which there is a file with this extension, in order.
@@ -151,7 +277,8 @@ impl Place {
 
     /// Takes from everybody but the owner what they may do with our files.
     fn make_private(&self) -> io::Result<()> {
-        let others = [self.tip(), self.dir.join("lock")].into_iter().filter(|path| path.exists());
+        let others =
+            [self.tip(), self.reserve(), self.dir.join("lock")].into_iter().filter(|path| path.exists());
         #[cfg(unix)]
         for path in self.files()?.into_iter().map(|file| file.path).chain(others) {
             fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
@@ -161,19 +288,51 @@ impl Place {
 
     /// Makes a file appear under its name whole or not at all: `fill` writes it under another one first.
     fn create<T>(&self, path: &Path, fill: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<(File, T)> {
-        let mut draft = path.as_os_str().to_owned();
-        draft.push(DRAFT);
-        let mut file = private().read(true).truncate(true).open(&draft)?;
-        let filled = fill(&mut file)?;
-        file.sync_all()?;
-        fs::rename(&draft, path)?;
-        self.sync()?;
-        Ok((file, filled))
+        let drafted = self.draft(path, None, fill)?;
+        self.publish(path)?;
+        Ok(drafted)
+    }
+
+    /// Writes what is to be the file `path` under a draft's name, into the blocks of the file `from` if there is one.
+    /// If that fails there is no draft.
+    fn draft<T>(
+        &self,
+        path: &Path,
+        from: Option<PathBuf>,
+        fill: impl FnOnce(&mut File) -> io::Result<T>,
+    ) -> io::Result<(File, T)> {
+        let draft = draft_of(path);
+        let is_reused = from.is_some_and(|from| fs::rename(from, &draft).is_ok());
+        let write = || {
+            let mut file = private().read(true).truncate(!is_reused).open(&draft)?;
+            let filled = fill(&mut file)?;
+            self.ops.sync_all(&file)?;
+            Ok((file, filled))
+        };
+        let written = write();
+        if written.is_err() {
+            self.discard_draft(path);
+        }
+        written
+    }
+
+    /// Gives the draft of `path` its name.
+    fn publish(&self, path: &Path) -> io::Result<()> {
+        if let Err(error) = self.ops.rename(&draft_of(path), path) {
+            self.discard_draft(path);
+            return Err(error);
+        }
+        self.sync()
+    }
+
+    /// What cannot be removed is only in the way, until the directory is opened again.
+    fn discard_draft(&self, path: &Path) {
+        let _ = fs::remove_file(draft_of(path));
     }
 
     /// Makes the directory's names durable.
     fn sync(&self) -> io::Result<()> {
-        if cfg!(unix) { File::open(&self.dir)?.sync_all() } else { Ok(()) }
+        if cfg!(unix) { self.ops.sync_all(&File::open(&self.dir)?) } else { Ok(()) }
     }
 
     /// Removes what the base of `generation` supersedes, and drafts. What cannot be removed is only in the way.
@@ -186,6 +345,13 @@ impl Place {
 
 /// Ends the name of a file that is not complete.
 const DRAFT: &str = ".new";
+
+/// The name of the file at `path` while it is not complete.
+fn draft_of(path: &Path) -> PathBuf {
+    let mut draft = path.as_os_str().to_owned();
+    draft.push(DRAFT);
+    draft.into()
+}
 
 /// A file that is there.
 struct Found {
@@ -214,7 +380,9 @@ fn create_dir(dir: &Path) -> io::Result<()> {
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.recursive(true).create(dir)?;
     match dir.parent() {
-        Some(parent) if parent != Path::new("") => Place { dir: parent.into() }.sync(),
+        Some(parent) if parent != Path::new("") => {
+            Place { dir: parent.into(), ops: FileOps::default() }.sync()
+        }
         _ => Ok(()),
     }
 }
@@ -235,114 +403,5 @@ fn lock(path: &Path) -> Result<File, OpenError> {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(OpenError::Locked { path: path.into() }),
         Err(TryLockError::Error(source)) => Err(failed(source)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-    use std::sync::Arc;
-
-    use tempfile::{TempDir, tempdir};
-
-    use super::*;
-    use crate::{Draft, Event, EventKind, Record};
-
-    /// A journal between two steps of a compaction, as a kill may leave it.
-    struct Case {
-        dir: TempDir,
-        disk: Disk,
-    }
-
-    impl Case {
-        fn new() -> Case {
-            let dir = tempdir().unwrap();
-            let mut disk = Disk::open(dir.path(), 1 << 20, None).unwrap();
-            disk.replay(&mut |_| {}).unwrap();
-            Case { dir, disk }
-        }
-
-        fn append(&mut self, key: &str, kind: EventKind) {
-            let revision = self.disk.revision.max(Revision::FIRST).next();
-            let draft = Draft { value: format!("{revision}").into(), ..Draft::default() };
-            let record = Arc::new(Record::stamped(key.into(), revision, Arc::new([]), draft));
-            let event = Event { revision, kind, record, previous: None };
-            self.disk.append(&[Entry { space: "s".into(), event, sealed: None }]).unwrap();
-        }
-
-        fn log(&mut self) -> &mut Log {
-            self.disk.log.as_mut().unwrap()
-        }
-
-        fn seal(&mut self) {
-            let revision = self.disk.revision;
-            self.log().seal(revision).unwrap();
-        }
-
-        /// What opening finds, and at which revision.
-        #[track_caller]
-        fn reopen(self) -> (Case, String) {
-            let Case { dir, disk } = self;
-            drop(disk);
-            let mut disk = Disk::open(dir.path(), 1 << 20, None).unwrap();
-            let mut live = BTreeMap::new();
-            let revision = disk.replay(&mut |saved| match saved.kind {
-                EventKind::Put => drop(live.insert(saved.key.to_owned(), saved.revision.0)),
-                EventKind::Delete => drop(live.remove(saved.key)),
-            });
-            (Case { dir, disk }, format!("{live:?} at {}", revision.unwrap().unwrap_or_default()))
-        }
-    }
-
-    #[test]
-    fn a_log_that_was_sealed_and_has_no_successor_gets_one() {
-        let mut case = Case::new();
-        case.append("a", EventKind::Put);
-        case.seal();
-        let (mut case, found) = case.reopen();
-        assert_eq!(found, r#"{"a": 2} at 2"#);
-        assert_eq!(case.log().generation(), 2);
-        case.append("b", EventKind::Put);
-        assert_eq!(case.reopen().1, r#"{"a": 2, "b": 3} at 3"#);
-    }
-
-    #[test]
-    fn logs_without_a_base_are_read_one_after_the_other() {
-        let mut case = Case::new();
-        for key in ["a", "b", "c"] {
-            case.append("a", EventKind::Put);
-            case.append(key, EventKind::Put);
-            case.seal();
-            let next = case.log().generation() + 1;
-            case.disk.log = Some(Log::create(&case.disk.place, next).unwrap());
-        }
-        case.append("b", EventKind::Delete);
-        assert_eq!(case.reopen().1, r#"{"a": 6, "c": 7} at 8"#);
-    }
-
-    #[test]
-    fn a_draft_and_what_a_base_supersedes_are_swept() {
-        let mut case = Case::new();
-        case.append("a", EventKind::Put);
-        let old = fs::read(case.disk.place.log(1)).unwrap();
-        let live = Live { revision: case.disk.revision, spaces: Vec::new() };
-        case.disk.compact(live).unwrap();
-        case.disk.compaction.take().unwrap().finish().unwrap();
-        // As if the kill had come before the sweep, and another while a base was written.
-        fs::write(case.disk.place.log(1), old).unwrap();
-        fs::write(case.dir.path().join("00000003.base.new"), "half").unwrap();
-        let (case, found) = case.reopen();
-        assert_eq!(found, "{} at 2", "the base says that nothing is live");
-        let mut names: Vec<_> =
-            fs::read_dir(&case.dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        names.sort();
-        assert_eq!(names, ["00000002.base", "00000002.log", "lock", "tip"]);
-    }
-
-    #[test]
-    fn a_kill_between_tip_and_first_log_leaves_an_empty_directory() {
-        let case = Case::new();
-        fs::remove_file(case.disk.place.log(1)).unwrap();
-        assert_eq!(case.reopen().1, "{} at 0");
     }
 }

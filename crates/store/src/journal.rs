@@ -18,9 +18,15 @@ pub trait Journal: Send {
     /// revision ever appended, or `None` if nothing ever was. Called once, before the first append.
     fn replay(&mut self, load: &mut dyn FnMut(Saved<'_>)) -> Result<Option<Revision>, OpenError>;
 
+    /// Makes sure that there is space for `bytes` of puts, and beyond them for deletes and for writing `live_bytes`, all
+    /// that is live, anew. Without it puts are not appended; deletes are all the same.
+    fn allocate(&mut self, _bytes: u64, _live_bytes: u64) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Makes `batch` durable before returning: each transaction all or not at all. The batch is not empty, in the
-    /// order of revisions, and may change a key more than once. After an error nothing more is appended.
-    fn append(&mut self, batch: &[Entry]) -> io::Result<()>;
+    /// order of revisions, and may change a key more than once.
+    fn append(&mut self, batch: &[Entry]) -> Result<(), AppendError>;
 
     /// Whether so much of what it keeps is superseded that [`compact`](Self::compact) is worth its cost.
     fn is_bloated(&self) -> bool {
@@ -29,9 +35,25 @@ pub trait Journal: Send {
 
     /// Begins anew from `live`, which is all that was appended until now. Does the long part elsewhere: the next append
     /// must not wait for it. The old is good until the new is complete.
-    fn compact(&mut self, _live: Live) -> io::Result<()> {
+    fn compact(&mut self, _live: Live) -> Result<(), AppendError> {
         Ok(())
     }
+
+    /// How many compactions failed so far.
+    fn n_failed_compactions(&self) -> u64 {
+        0
+    }
+}
+
+/// Why something was not appended.
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    /// Nothing of it is on disk, and the journal is as it was: the next append may succeed.
+    #[error("nothing was written")]
+    NotWritten(#[source] io::Error),
+    /// It is on disk or not, and nothing more may be appended.
+    #[error("what is on disk is unknown")]
+    Unknown(#[source] io::Error),
 }
 
 /// One event of a batch.
@@ -92,7 +114,7 @@ impl Journal for NoJournal {
         Ok(None)
     }
 
-    fn append(&mut self, _batch: &[Entry]) -> io::Result<()> {
+    fn append(&mut self, _batch: &[Entry]) -> Result<(), AppendError> {
         Ok(())
     }
 }

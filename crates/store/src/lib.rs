@@ -18,6 +18,7 @@ mod seal;
 mod write;
 
 mod disk;
+mod health;
 mod journal;
 mod load;
 mod open;
@@ -38,7 +39,8 @@ mod watch;
 
 mod lock;
 
-pub use journal::{Entry, Journal, Live, Saved};
+pub use health::{Failures, Health};
+pub use journal::{AppendError, Entry, Journal, Live, Saved};
 pub use open::OpenError;
 pub use record::Record;
 pub use revision::Revision;

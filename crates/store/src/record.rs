@@ -31,6 +31,9 @@ pub struct Record {
     attachment: OnceLock<Attachment>,
 }
 
+/// What a record takes on a disk beside its content: numbers, the name of its space, and what sealing adds.
+pub(crate) const DISK_OVERHEAD: usize = 128;
+
 /// Whatever the layer above hangs on a record.
 pub(crate) type Attachment = Box<dyn Any + Send + Sync>;
 
@@ -67,6 +70,12 @@ impl Record {
     /// How it lies on disk, as far as this version's writer knows.
     pub(crate) fn mark(&self) -> Mark {
         self.mark
+    }
+
+    /// About what it takes when it is written to a disk, at most.
+    pub(crate) fn disk_bytes(&self) -> u64 {
+        let terms: usize = self.terms.iter().map(|term| term.len() + 4).sum();
+        (DISK_OVERHEAD + self.key.len() + terms + self.value.len()) as u64
     }
 
     /// Where in `value` the revision's digits stand, if they were stamped.

@@ -4,18 +4,21 @@
 //! leave, then the whole batch goes to the journal at once (many writers, one fsync), and only then is it published
 //! and answered.
 //!
-//! Invariant: what is published was appended; what could not be appended leaves no trace but the poison.
+//! Invariant: what is published was appended. What could not be written leaves no trace, neither here nor on disk. What was
+//! written and could not be synced is not published; it may be there after the store is opened again, so its writer is
+//! answered that the outcome is unknown, and nothing is written after it.
 
-use std::io;
 use std::mem;
 use std::sync::Arc;
 
+use crate::health::Health;
 use crate::ledger::Ledger;
+use crate::record::DISK_OVERHEAD;
 use crate::spaces::Spaces;
 use crate::state::State;
 use crate::{
-    Change, Draft, Entry, Event, EventKind, Expect, Journal, Mark, Record, Revision, Sealed, Space, Write,
-    WriteError,
+    AppendError, Change, Draft, Entry, Event, EventKind, Expect, Journal, Mark, Record, Revision, Sealed,
+    Space, Write, WriteError,
 };
 
 /// The records of one transaction's changes, in its order.
@@ -28,7 +31,9 @@ const EXPIRY_ROUND: usize = 512;
 pub(crate) struct Sequencer {
     spaces: Arc<Spaces>,
     journal: Box<dyn Journal>,
-    poison: Option<Arc<io::Error>>,
+    health: Health,
+    /// About what all live records take on a disk.
+    live_bytes: u64,
 }
 
 /// What is asked of the sequencer.
@@ -45,9 +50,38 @@ pub(crate) struct Prepared {
     pub(crate) sealed: Option<Sealed>,
 }
 
+impl Request {
+    /// Whether it is refused on a full disk.
+    fn needs_space(&self) -> bool {
+        matches!(self, Request::Commit(writes) if writes.iter().any(|prepared| prepared.write.needs_space()))
+    }
+
+    /// About what its puts take on a disk, at most.
+    fn disk_bytes(&self) -> u64 {
+        match self {
+            Request::Commit(writes) => writes.iter().map(Prepared::disk_bytes).sum(),
+            Request::Expire(_) => 0,
+        }
+    }
+}
+
+impl Prepared {
+    fn disk_bytes(&self) -> u64 {
+        let content = match (&self.write.change, &self.sealed) {
+            (Change::Put(_), Some(sealed)) => sealed.bytes.len(),
+            (Change::Put(draft), None) => {
+                draft.value.len() + draft.terms.iter().map(|term| term.len() + 4).sum::<usize>()
+            }
+            _ => return 0,
+        };
+        (DISK_OVERHEAD + self.write.space.name().len() + self.write.key.len() + content) as u64
+    }
+}
+
 impl Sequencer {
     pub(crate) fn new(spaces: Arc<Spaces>, journal: Box<dyn Journal>) -> Sequencer {
-        Sequencer { spaces, journal, poison: None }
+        let live_bytes = spaces.all().iter().map(|space| space.state().disk_bytes).sum();
+        Sequencer { spaces, journal, health: Health::Writable, live_bytes }
     }
 
     /// Commits what can be committed, gives every request its answer by `answer`, then wakes watchers.
@@ -56,24 +90,46 @@ impl Sequencer {
         requests: impl IntoIterator<Item = (Request, R)>,
         mut answer: impl FnMut(R, Outcome),
     ) {
+        let requests: Vec<_> = requests.into_iter().collect();
+        self.allocate(requests.iter().map(|(request, _)| request.disk_bytes()).sum());
         let mut batch = Batch::new(self.spaces.ledger());
         let staged: Vec<_> =
             requests.into_iter().map(|(request, to)| (to, self.stage(&mut batch, request))).collect();
-        let changed = self.make_durable(&batch).map(|()| batch.publish(self.spaces.ledger()));
+        let changed = self.make_durable(&batch).map(|()| self.publish(batch));
         for (to, outcome) in staged {
-            answer(to, outcome.and_then(|records| changed.as_ref().map(|_| records).map_err(Clone::clone)));
+            let outcome = outcome.and_then(|records| changed.as_ref().map(|_| records).map_err(Clone::clone));
+            if let Err(WriteError::NotWritten(_) | WriteError::Unknown(_) | WriteError::Poisoned(_)) = outcome
+            {
+                self.spaces.monitor.count_refused();
+            }
+            answer(to, outcome);
         }
         changed.iter().flatten().for_each(Space::settle);
         self.compact();
     }
 
-    fn stage(&self, batch: &mut Batch, request: Request) -> Outcome {
-        if let Some(cause) = &self.poison {
-            return Err(WriteError::Poisoned(cause.clone()));
+    /// Makes sure that there is space for `bytes` of puts. Asked with every batch, so that puts are taken again as soon as
+    /// there is, and on a full disk also where there are no puts.
+    fn allocate(&mut self, bytes: u64) {
+        let allocated = match self.health {
+            Health::Failed(_) => return,
+            _ => self.journal.allocate(bytes, self.live_bytes),
+        };
+        match (allocated, &self.health) {
+            (Ok(()), Health::Full(_)) => self.set_health(Health::Writable),
+            (Err(error), Health::Writable) => self.set_health(Health::Full(Arc::new(error))),
+            _ => {}
         }
-        match request {
-            Request::Commit(writes) => batch.stage(writes),
-            Request::Expire(now) => self.stage_expired(batch, now),
+    }
+
+    fn stage(&self, batch: &mut Batch, request: Request) -> Outcome {
+        match (&self.health, request) {
+            (Health::Failed(cause), _) => Err(WriteError::Poisoned(cause.clone())),
+            (Health::Full(cause), request) if request.needs_space() => {
+                Err(WriteError::NotWritten(cause.clone()))
+            }
+            (_, Request::Commit(writes)) => batch.stage(writes),
+            (_, Request::Expire(now)) => self.stage_expired(batch, now),
         }
     }
 
@@ -90,31 +146,44 @@ impl Sequencer {
         Ok(records?.concat())
     }
 
-    /// Lets the journal forget what is superseded. If that cannot even begin, its log may be in no state to go on.
+    /// Lets the journal forget what is superseded. If that cannot begin, it is made up for later.
     fn compact(&mut self) {
-        if self.poison.is_none() && self.journal.is_bloated() {
+        if !matches!(self.health, Health::Failed(_)) && self.journal.is_bloated() {
             let live = self.spaces.live();
-            if let Err(error) = self.journal.compact(live) {
-                self.poison(Arc::new(error));
+            if let Err(AppendError::Unknown(error)) = self.journal.compact(live) {
+                self.set_health(Health::Failed(Arc::new(error)));
             }
         }
+        self.spaces.monitor.set_failed_compactions(self.journal.n_failed_compactions());
     }
 
     fn make_durable(&mut self, batch: &Batch) -> Result<(), WriteError> {
         if batch.log.is_empty() {
             return Ok(());
         }
-        self.journal.append(&batch.log).map_err(|error| {
-            let cause = Arc::new(error);
-            self.poison(cause.clone());
-            WriteError::Journal(cause)
+        self.journal.append(&batch.log).map_err(|error| match error {
+            AppendError::NotWritten(error) => {
+                let cause = Arc::new(error);
+                self.set_health(Health::Full(cause.clone()));
+                WriteError::NotWritten(cause)
+            }
+            AppendError::Unknown(error) => {
+                let cause = Arc::new(error);
+                self.set_health(Health::Failed(cause.clone()));
+                WriteError::Unknown(cause)
+            }
         })
     }
 
-    /// What is on disk is not known any more: from here on nothing is written.
-    fn poison(&mut self, cause: Arc<io::Error>) {
-        self.spaces.set_broken();
-        self.poison = Some(cause);
+    fn publish(&mut self, batch: Batch) -> Vec<Space> {
+        let (added, removed) = batch.disk_bytes();
+        self.live_bytes = self.live_bytes + added - removed;
+        batch.publish(self.spaces.ledger())
+    }
+
+    fn set_health(&mut self, health: Health) {
+        self.spaces.monitor.set(health.clone());
+        self.health = health;
     }
 }
 
@@ -176,6 +245,13 @@ impl Batch {
             self.touched.len() - 1
         });
         &mut self.touched[index]
+    }
+
+    /// About what its records take on a disk, and those that they replace.
+    fn disk_bytes(&self) -> (u64, u64) {
+        let before = |touched: &Touched| touched.space.state().disk_bytes;
+        let after = |touched: &Touched| touched.state.disk_bytes;
+        (self.touched.iter().map(after).sum(), self.touched.iter().map(before).sum())
     }
 
     /// Lets readers see the batch, all spaces at once, and returns the spaces that it changed.

@@ -1,10 +1,10 @@
 //! All spaces of a store, by name.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
 use crate::ages::Ages;
+use crate::health::Monitor;
 use crate::ledger::Ledger;
 use crate::state::State;
 use crate::{Bounds, Live, Revision, Space, lock};
@@ -15,8 +15,7 @@ pub(crate) struct Spaces {
     bounds: Bounds,
     ages: Mutex<Ages>,
     by_name: RwLock<BTreeMap<Arc<str>, Space>>,
-    /// Set when the journal has failed and no write is taken any more.
-    broken: AtomicBool,
+    pub(crate) monitor: Monitor,
 }
 
 impl Spaces {
@@ -26,16 +25,8 @@ impl Spaces {
             bounds,
             ages: Mutex::default(),
             by_name: RwLock::default(),
-            broken: AtomicBool::new(false),
+            monitor: Monitor::default(),
         }
-    }
-
-    pub(crate) fn is_broken(&self) -> bool {
-        self.broken.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_broken(&self) {
-        self.broken.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn ledger(&self) -> &Arc<Ledger> {

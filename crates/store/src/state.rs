@@ -21,6 +21,8 @@ pub(crate) struct State {
     pub(crate) revision: Revision,
     /// The live values' bytes.
     pub(crate) bytes: u64,
+    /// About what the records take when they are written to a disk, at most.
+    pub(crate) disk_bytes: u64,
     /// The bytes of all values that were ever replaced or deleted: what keeping an old state may cost.
     pub(crate) superseded: u64,
     // Keyed by the record's own key, not a set of records: inner nodes keep copies of keys, and would keep
@@ -98,8 +100,12 @@ impl State {
     pub(crate) fn insert(&mut self, record: Arc<Record>) -> Option<Arc<Record>> {
         let previous = self.records.insert(record.key.clone(), record.clone());
         self.bytes += record.value.len() as u64;
+        self.disk_bytes += record.disk_bytes();
         match &previous {
-            Some(previous) => self.bytes -= previous.value.len() as u64,
+            Some(previous) => {
+                self.bytes -= previous.value.len() as u64;
+                self.disk_bytes -= previous.disk_bytes();
+            }
             None => self.count_key(&record.key, |n| n + 1),
         }
         self.index(&record, previous.as_deref());
@@ -109,6 +115,7 @@ impl State {
     pub(crate) fn remove(&mut self, key: &str) -> Option<Arc<Record>> {
         let record = self.records.remove(key)?;
         self.bytes -= record.value.len() as u64;
+        self.disk_bytes -= record.disk_bytes();
         self.count_key(key, |n| n - 1);
         self.unindex(&record);
         Some(record)

@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use tokio::sync::watch;
+
 use crate::disk::Disk;
 use crate::journal::NoJournal;
 use crate::seal::{self, MaybeSealer};
@@ -11,8 +13,8 @@ use crate::sequencer::{Outcome, Prepared, Request, Sequencer};
 use crate::spaces::Spaces;
 use crate::worker::Worker;
 use crate::{
-    Bounds, Change, Journal, OpenError, Record, Revision, Sealer, Space, SpaceStats, Write, WriteError, load,
-    lock, write,
+    Bounds, Change, Failures, Health, Journal, OpenError, Record, Revision, Sealer, Space, SpaceStats, Write,
+    WriteError, load, lock, write,
 };
 
 /// A handle on a store; clones share it. When the last one goes, what was accepted is flushed.
@@ -64,9 +66,19 @@ impl Store {
         Store::with_journal(disk, options)
     }
 
-    /// Whether writes are taken: not any more once the journal has failed.
-    pub fn is_writable(&self) -> bool {
-        !self.0.spaces.is_broken()
+    /// Whether writes are taken.
+    pub fn health(&self) -> Health {
+        self.0.spaces.monitor.health()
+    }
+
+    /// Follows whether writes are taken.
+    pub fn watch_health(&self) -> watch::Receiver<Health> {
+        self.0.spaces.monitor.subscribe()
+    }
+
+    /// What went wrong since the store was opened.
+    pub fn failures(&self) -> Failures {
+        self.0.spaces.monitor.failures()
     }
 
     /// A store on what `journal` has kept, and that it goes on keeping.

@@ -20,6 +20,8 @@ pub struct Write {
     pub expect: Expect,
     /// What then happens.
     pub change: Change,
+    /// Whether a put may take space that is kept for deletes, because it leads to one.
+    pub uses_reserve: bool,
 }
 
 /// What must hold for a key before its transaction commits.
@@ -61,7 +63,8 @@ pub struct Draft {
     pub attachment: Option<Attachment>,
 }
 
-/// Why a transaction was refused. Nothing was changed. `write` is the index of the entry at fault.
+/// Why a transaction was refused. Nothing was changed, unless the outcome is [`Unknown`](WriteError::Unknown). `write` is the
+/// index of the entry at fault.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum WriteError {
     /// The key was expected to be absent.
@@ -102,28 +105,53 @@ pub enum WriteError {
     /// The store is closed.
     #[error("store is closed")]
     Closed,
-    /// The journal could not make this transaction durable.
-    #[error("journal failed")]
-    Journal(#[source] Arc<io::Error>),
-    /// The journal failed before, so what is on disk is unknown until the store is opened again.
-    #[error("store takes no writes since its journal failed")]
+    /// The journal could not take this transaction; it may take the same one later.
+    #[error("nothing was stored, because the disk does not take it")]
+    NotWritten(#[source] Arc<io::Error>),
+    /// The journal could not be synced: the transaction is not visible now, and may be after the store is opened again.
+    #[error("the outcome of the write is unknown, because the log could not be synced")]
+    Unknown(#[source] Arc<io::Error>),
+    /// A sync failed before, so what is on disk is unknown until the store is opened again.
+    #[error("nothing was stored, because no write is taken after the log could not be synced")]
     Poisoned(#[source] Arc<io::Error>),
 }
 
 impl Write {
     /// An entry that only checks an expectation.
     pub fn check(space: &Space, key: impl Into<Arc<str>>, expect: Expect) -> Write {
-        Write { space: space.clone(), key: key.into(), expect, change: Change::Check }
+        Write { space: space.clone(), key: key.into(), expect, change: Change::Check, uses_reserve: false }
     }
 
     /// An entry that puts a record.
     pub fn put(space: &Space, key: impl Into<Arc<str>>, expect: Expect, draft: Draft) -> Write {
-        Write { space: space.clone(), key: key.into(), expect, change: Change::Put(draft) }
+        Write {
+            space: space.clone(),
+            key: key.into(),
+            expect,
+            change: Change::Put(draft),
+            uses_reserve: false,
+        }
     }
 
     /// An entry that deletes a record.
     pub fn delete(space: &Space, key: impl Into<Arc<str>>, expect: Expect, draft: Draft) -> Write {
-        Write { space: space.clone(), key: key.into(), expect, change: Change::Delete(draft) }
+        Write {
+            space: space.clone(),
+            key: key.into(),
+            expect,
+            change: Change::Delete(draft),
+            uses_reserve: true,
+        }
+    }
+
+    /// The same, taken on a full disk too.
+    pub fn with_reserve(self) -> Write {
+        Write { uses_reserve: true, ..self }
+    }
+
+    /// Whether it is refused on a full disk.
+    pub(crate) fn needs_space(&self) -> bool {
+        matches!(self.change, Change::Put(_)) && !self.uses_reserve
     }
 
     pub(crate) fn draft_mut(&mut self) -> Option<&mut Draft> {

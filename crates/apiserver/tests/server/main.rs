@@ -18,6 +18,7 @@ mod conversion;
 mod definitions;
 mod delete;
 mod fairness;
+mod full_disk;
 mod health;
 mod issuer;
 mod large;

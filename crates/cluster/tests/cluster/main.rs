@@ -17,6 +17,7 @@ mod converge;
 mod crash;
 mod definitions;
 mod encryption;
+mod full_disk;
 mod http;
 mod kubectl;
 mod layers;

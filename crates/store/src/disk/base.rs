@@ -1,11 +1,12 @@
 //! Writing a base: the live state, whole, so that older files can go.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
+use super::file_ops::Sink;
 use super::frame::{HEADER, Identity, Role};
 use super::{Place, codec};
 use crate::seal::{self, MaybeSealer};
@@ -21,17 +22,19 @@ pub(super) struct Compaction {
 }
 
 impl Compaction {
-    /// Writes `live` as the base of `generation`, whose log has begun, and then removes what is older.
+    /// Writes `live` as the base of `generation`, whose log has begun, into the file `reserve` if there is one, and then
+    /// removes what is older.
     pub(super) fn start(
         place: &Place,
         generation: u64,
         live: Live,
         sealer: MaybeSealer,
+        reserve: Option<PathBuf>,
     ) -> io::Result<Compaction> {
         let (place, stop) = (place.clone(), Arc::<AtomicBool>::default());
         let stopped = stop.clone();
         let work = move || {
-            let bytes = write(&place, generation, &live, sealer, &stopped)?;
+            let bytes = write(&place, generation, &live, sealer, reserve, &stopped)?;
             place.sweep(generation);
             Ok(bytes)
         };
@@ -41,6 +44,14 @@ impl Compaction {
 
     pub(super) fn is_over(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Waits for the end.
+    #[cfg(test)]
+    pub(super) fn wait(&self) {
+        while !self.is_over() {
+            thread::yield_now();
+        }
     }
 
     /// The length of the base.
@@ -65,23 +76,29 @@ fn write(
     generation: u64,
     live: &Live,
     sealer: MaybeSealer,
+    reserve: Option<PathBuf>,
     stop: &AtomicBool,
 ) -> io::Result<u64> {
     let identity = Identity { role: Role::Base, generation };
-    let (_, length) = place.create(&place.base(generation), |file| {
-        let file = BufWriter::new(file);
-        let mut base = Base { identity, file, length: HEADER, buffer: Vec::new(), sealer };
+    let path = place.base(generation);
+    let (_, length) = place.draft(&path, reserve, |file| {
+        let sink = BufWriter::new(Sink { ops: &place.ops, file });
+        let mut base = Base { identity, file: sink, length: HEADER, buffer: Vec::new(), sealer };
         base.file.write_all(&identity.header())?;
         base.write_records(live, stop)?;
         base.file.flush()?;
-        Ok(base.length)
+        let length = base.length;
+        drop(base);
+        place.ops.truncate(file, length)?;
+        Ok(length)
     })?;
+    place.publish(&path)?;
     Ok(length)
 }
 
 struct Base<'a> {
     identity: Identity,
-    file: BufWriter<&'a mut File>,
+    file: BufWriter<Sink<'a>>,
     length: u64,
     buffer: Vec<u8>,
     sealer: MaybeSealer,

@@ -1,16 +1,21 @@
 //! The file that batches are appended to.
 
 use std::fs::File;
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom};
 
+use super::file_ops::FileOps;
 use super::frame::{HEADER, Identity, Role};
+use super::reserve::NEXT_LOG;
 use super::tip::{Tip, TipFile};
 use super::{Place, codec};
-use crate::{Entry, Revision};
+use crate::{AppendError, Entry, Revision};
 
 /// Room is written ahead in pieces of this size: a sync that neither grows the file nor allocates blocks costs the file
 /// system no commit of its own, which halves it.
 const ROOM: u64 = 1 << 20;
+
+/// What puts leave of that room. When the disk is full, deletes and the seal go there.
+const TAIL: u64 = 512 << 10;
 
 /// A batch goes on in a new frame after this many bytes.
 const FRAME: usize = 1 << 20;
@@ -20,6 +25,7 @@ const SPARE: usize = 1 << 20;
 
 /// An open log. What lies before `length` is durable and acknowledged.
 pub(super) struct Log {
+    ops: FileOps,
     identity: Identity,
     file: File,
     tip: TipFile,
@@ -30,16 +36,48 @@ pub(super) struct Log {
     buffer: Vec<u8>,
 }
 
-impl Log {
-    /// Begins the log of a new generation. The tip moves to it last.
-    pub(super) fn create(place: &Place, generation: u64) -> io::Result<Log> {
+/// A log that is complete but for its name.
+pub(super) struct NextLog {
+    place: Place,
+    identity: Identity,
+    file: File,
+}
+
+impl NextLog {
+    /// Writes an empty log with its room under a draft's name: all that takes space.
+    pub(super) fn draft(place: &Place, generation: u64) -> io::Result<NextLog> {
         let identity = Identity { role: Role::Log, generation };
-        let tip = Tip { generation, length: HEADER };
-        // A new directory gets its tip first, for a log without one is taken for damage.
-        let early = if generation == 1 { Some(TipFile::open(place, tip)?) } else { None };
-        let (file, ()) = place.create(&place.log(generation), |file| file.write_all(&identity.header()))?;
-        let tip = early.map_or_else(|| TipFile::open(place, tip), Ok)?;
-        Ok(Log { identity, file, tip, length: HEADER, room: HEADER, n_changes: 0, buffer: Vec::new() })
+        let mut start = identity.header();
+        start.resize(NEXT_LOG as usize, 0);
+        let (file, ()) = place.draft(&place.log(generation), None, |file| place.ops.write(file, &start))?;
+        Ok(NextLog { place: place.clone(), identity, file })
+    }
+
+    /// Begins the log.
+    pub(super) fn begin(self, tip: TipFile) -> io::Result<Log> {
+        let NextLog { place, identity, file } = self;
+        place.publish(&place.log(identity.generation))?;
+        let (ops, room) = (place.ops.clone(), NEXT_LOG);
+        Ok(Log { ops, identity, file, tip, length: HEADER, room, n_changes: 0, buffer: Vec::new() })
+    }
+
+    /// Removes the draft.
+    pub(super) fn discard(self) {
+        self.place.discard_draft(&self.place.log(self.identity.generation));
+    }
+}
+
+impl Log {
+    /// Begins the first log of a directory. It gets its tip first, for a log without one is taken for damage.
+    pub(super) fn create_first(place: &Place) -> io::Result<Log> {
+        let tip = TipFile::open(place, Tip { generation: 1, length: HEADER })?;
+        NextLog::draft(place, 1)?.begin(tip)
+    }
+
+    /// Begins the log that follows a sealed one of `tip.length` bytes.
+    pub(super) fn create(place: &Place, tip: Tip) -> io::Result<Log> {
+        let next = NextLog::draft(place, tip.generation + 1)?;
+        next.begin(TipFile::open(place, tip)?)
     }
 
     /// Goes on with a log of which the first `length` bytes hold `n_changes`; what follows is dropped.
@@ -48,32 +86,50 @@ impl Log {
         let file = File::options().write(true).open(place.log(generation))?;
         if file.metadata()?.len() != length {
             // Part of a torn batch could otherwise be taken for the successor of what is written next.
-            file.set_len(length)?;
-            file.sync_all()?;
+            place.ops.truncate(&file, length)?;
+            place.ops.sync_all(&file)?;
         }
         let tip = TipFile::open(place, Tip { generation, length })?;
-        Ok(Log { identity, file, tip, length, room: length, n_changes, buffer: Vec::new() })
+        let ops = place.ops.clone();
+        Ok(Log { ops, identity, file, tip, length, room: length, n_changes, buffer: Vec::new() })
     }
 
     pub(super) fn generation(&self) -> u64 {
         self.identity.generation
     }
 
+    /// The tip, for the log that follows.
+    pub(super) fn share_tip(&self) -> io::Result<TipFile> {
+        self.tip.share()
+    }
+
     pub(super) fn len(&self) -> u64 {
         self.length
     }
 
+    /// Makes room for `bytes` more, and for the tail.
+    pub(super) fn allocate(&mut self, bytes: u64) -> io::Result<()> {
+        self.make_room(self.length + bytes + TAIL)
+    }
+
+    /// Whether half of the tail is used up.
+    pub(super) fn is_nearly_full(&self) -> bool {
+        self.room.saturating_sub(self.length) < TAIL / 2
+    }
+
     /// Makes `batch` durable.
-    pub(super) fn append(&mut self, mut batch: &[Entry]) -> io::Result<()> {
-        self.n_changes += batch.len() as u64;
+    pub(super) fn append(&mut self, mut batch: &[Entry]) -> Result<(), AppendError> {
+        let n_changes = batch.len() as u64;
         while !batch.is_empty() {
             batch = self.frame(batch);
         }
-        self.flush()
+        self.flush()?;
+        self.n_changes += n_changes;
+        Ok(())
     }
 
     /// Says that nothing follows, and that nothing is missing.
-    pub(super) fn seal(&mut self, revision: Revision) -> io::Result<()> {
+    pub(super) fn seal(&mut self, revision: Revision) -> Result<(), AppendError> {
         let n_changes = self.n_changes;
         self.identity.frame(self.length, &mut self.buffer, |buffer| codec::seal(buffer, revision, n_changes));
         self.flush()
@@ -99,24 +155,71 @@ impl Log {
         left
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        let end = self.length + self.buffer.len() as u64;
-        self.make_room(end)?;
-        self.file.seek(SeekFrom::Start(self.length))?;
-        self.file.write_all(&self.buffer)?;
-        self.file.sync_data()?;
-        self.length = end;
+    /// Appends the buffer, or leaves the log as it was. Only after a failed sync is it not known which.
+    fn flush(&mut self) -> Result<(), AppendError> {
+        let outcome = self.write_buffer();
         self.buffer.clear();
         self.buffer.shrink_to(SPARE);
-        self.tip.write(Tip { generation: self.identity.generation, length: self.length })
+        outcome
+    }
+
+    fn write_buffer(&mut self) -> Result<(), AppendError> {
+        let end = self.length + self.buffer.len() as u64;
+        self.make_room(end).map_err(AppendError::NotWritten)?;
+        if let Err(cause) = self.write_at_end() {
+            return Err(self.roll_back(cause));
+        }
+        self.ops.sync_data(&self.file).map_err(AppendError::Unknown)?;
+        match self.tip.write(&self.ops, Tip { generation: self.identity.generation, length: end }) {
+            Ok(()) => {
+                self.length = end;
+                Ok(())
+            }
+            Err(AppendError::NotWritten(cause)) => Err(self.roll_back(cause)),
+            unknown => unknown,
+        }
+    }
+
+    fn write_at_end(&mut self) -> io::Result<()> {
+        self.file.seek(SeekFrom::Start(self.length))?;
+        self.ops.write(&mut self.file, &self.buffer)
+    }
+
+    /// Takes back what was written of a batch: a part of it could otherwise be taken for the successor of what is
+    /// written next.
+    fn roll_back(&mut self, cause: io::Error) -> AppendError {
+        let cut = self.ops.truncate(&self.file, self.length).and_then(|()| {
+            self.room = self.length;
+            self.ops.sync_all(&self.file)
+        });
+        match cut {
+            Ok(()) => AppendError::NotWritten(cause),
+            Err(_) => AppendError::Unknown(cause),
+        }
     }
 
     fn make_room(&mut self, end: u64) -> io::Result<()> {
-        if end > self.room {
-            self.file.seek(SeekFrom::Start(self.room))?;
-            let room = (end + ROOM).next_multiple_of(ROOM);
-            io::copy(&mut io::Read::take(io::repeat(0), room - self.room), &mut self.file)?;
-            self.room = room;
+        if end <= self.room {
+            return Ok(());
+        }
+        let room = (end + ROOM).next_multiple_of(ROOM);
+        let written = self.write_zeros(room - self.room);
+        match written {
+            Ok(()) => self.room = room,
+            // What was written of it goes back; where that fails it is zero, and so in nobody's way.
+            Err(_) => drop(self.ops.truncate(&self.file, self.room)),
+        }
+        written
+    }
+
+    fn write_zeros(&mut self, n_bytes: u64) -> io::Result<()> {
+        self.file.seek(SeekFrom::Start(self.room))?;
+        let zeros = vec![0; ROOM as usize];
+        let mut left = n_bytes as usize;
+        while left > 0 {
+            let piece = left.min(zeros.len());
+            self.ops.write(&mut self.file, &zeros[..piece])?;
+            left -= piece;
         }
         Ok(())
     }

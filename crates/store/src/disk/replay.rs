@@ -11,6 +11,8 @@ use crate::{OpenError, Revision, Saved};
 pub(super) struct Replayed {
     pub(super) revision: Revision,
     pub(super) base_bytes: u64,
+    /// The bytes of all logs since the base but the last.
+    pub(super) sealed_bytes: u64,
     pub(super) log: Log,
 }
 
@@ -27,20 +29,24 @@ pub(super) fn replay(place: &Place, load: &mut dyn FnMut(Saved<'_>)) -> Result<R
     let failed = |source| OpenError::Io { path: place.dir.clone(), source };
     let mut scan = Scan { load, revision: Revision::ZERO, n_changes: 0 };
     let Some(chain) = Chain::find(place)? else {
-        let log = Log::create(place, 1).map_err(failed)?;
-        return Ok(Replayed { revision: scan.revision, base_bytes: 0, log });
+        let log = Log::create_first(place).map_err(failed)?;
+        return Ok(Replayed { revision: scan.revision, base_bytes: 0, sealed_bytes: 0, log });
     };
     let base_bytes = match chain.base {
         Some(generation) => scan.sealed(place, Identity { role: Role::Base, generation })?,
         None => 0,
     };
     let (&last, sealed) = chain.logs.split_last().ok_or_else(|| missing(place.log(chain.tip.generation)))?;
+    let mut sealed_bytes = 0;
     for &generation in sealed {
-        scan.sealed(place, Identity { role: Role::Log, generation })?;
+        sealed_bytes += scan.sealed(place, Identity { role: Role::Log, generation })?;
     }
-    let log = scan.last(place, last, chain.tip)?;
+    let (log, last_bytes) = scan.last(place, last, chain.tip)?;
+    if log.generation() != last {
+        sealed_bytes += last_bytes;
+    }
     place.sweep(chain.base.unwrap_or_default());
-    Ok(Replayed { revision: scan.revision, base_bytes, log })
+    Ok(Replayed { revision: scan.revision, base_bytes, sealed_bytes, log })
 }
 
 impl Chain {
@@ -111,8 +117,9 @@ impl Scan<'_> {
         }
     }
 
-    /// Reads the log that was in use, up to its end or to where it is torn, which may only be beyond the tip.
-    fn last(&mut self, place: &Place, generation: u64, tip: Tip) -> Result<Log, OpenError> {
+    /// Reads the log that was in use, up to its end or to where it is torn, which may only be beyond the tip. Returns the
+    /// log to go on with, and how many bytes were read.
+    fn last(&mut self, place: &Place, generation: u64, tip: Tip) -> Result<(Log, u64), OpenError> {
         let mut frames = open(place, Identity { role: Role::Log, generation })?;
         let promised = if tip.generation == generation { tip.length } else { HEADER };
         self.n_changes = 0;
@@ -125,11 +132,15 @@ impl Scan<'_> {
             let detail = format!("unreadable at byte {offset} of {promised} that were acknowledged");
             return Err(frames.corrupt(detail));
         }
+        let sealed = Tip { generation, length: offset };
         let log = match then {
-            Some(Then::Sealed) => Log::create(place, generation + 1),
+            // On a full disk the new log takes the place of the reserve.
+            Some(Then::Sealed) => Log::create(place, sealed)
+                .or_else(|_| place.remove_reserve().and_then(|()| Log::create(place, sealed))),
             _ => Log::resume(place, generation, offset, self.n_changes),
         };
-        log.map_err(|source| OpenError::Io { path: place.log(generation), source })
+        let log = log.map_err(|source| OpenError::Io { path: place.log(generation), source })?;
+        Ok((log, offset))
     }
 
     /// Loads one frame. `None` if there is none.

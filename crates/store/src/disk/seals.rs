@@ -32,6 +32,11 @@ impl Seals {
         self.found_old || self.sealer.as_ref().is_some_and(|sealer| sealer.generation() != self.generation)
     }
 
+    /// What was begun anew has failed: files are as they were.
+    pub(super) fn set_outdated(&mut self) {
+        self.found_old |= self.sealer.is_some();
+    }
+
     /// Who seals the files that are now begun anew.
     pub(super) fn renew(&mut self) -> MaybeSealer {
         *self = Seals::new(self.sealer.take());

@@ -5,11 +5,12 @@
 //! torn beyond it was promised to nobody.
 
 use std::fs::{self, File};
-use std::io::{self, Seek, Write};
+use std::io::{self, Seek};
 use std::path::Path;
 
 use super::Place;
-use crate::OpenError;
+use super::file_ops::FileOps;
+use crate::{AppendError, OpenError};
 
 /// The first `length` bytes of the log of `generation` were acknowledged, and all logs before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,23 +49,46 @@ fn damaged(path: &Path) -> OpenError {
     OpenError::Corrupt { path: path.into(), detail: "its checksum does not match".into() }
 }
 
-/// The tip's file, open for writing.
-pub(super) struct TipFile(File);
+/// The tip's file, open for writing, and what it says.
+pub(super) struct TipFile {
+    file: File,
+    tip: Tip,
+}
 
 impl TipFile {
     /// Opens the tip of `place`, which is created, durably, where there is none.
     pub(super) fn open(place: &Place, tip: Tip) -> io::Result<TipFile> {
         let path = place.tip();
-        let mut file = match path.exists() {
-            true => TipFile(File::options().write(true).open(&path)?),
-            false => TipFile(place.create(&path, |file| file.write_all(&tip.encode()))?.0),
+        let file = match path.exists() {
+            true => File::options().write(true).open(&path)?,
+            false => place.create(&path, |file| place.ops.write(file, &tip.encode()))?.0,
         };
-        file.write(tip)?;
+        let mut file = TipFile { file, tip };
+        file.put(&place.ops, tip)?;
         Ok(file)
     }
 
-    pub(super) fn write(&mut self, tip: Tip) -> io::Result<()> {
-        self.0.rewind()?;
-        self.0.write_all(&tip.encode())
+    /// The same file, for the log that follows. It moves with the first append: until then nothing was promised there.
+    pub(super) fn share(&self) -> io::Result<TipFile> {
+        Ok(TipFile { file: self.file.try_clone()?, tip: self.tip })
+    }
+
+    /// Moves the tip, or leaves it where it was.
+    pub(super) fn write(&mut self, ops: &FileOps, tip: Tip) -> Result<(), AppendError> {
+        match self.put(ops, tip) {
+            Ok(()) => {
+                self.tip = tip;
+                Ok(())
+            }
+            Err(cause) => Err(match self.put(ops, self.tip) {
+                Ok(()) => AppendError::NotWritten(cause),
+                Err(_) => AppendError::Unknown(cause),
+            }),
+        }
+    }
+
+    fn put(&mut self, ops: &FileOps, tip: Tip) -> io::Result<()> {
+        self.file.rewind()?;
+        ops.write(&mut self.file, &tip.encode())
     }
 }

@@ -510,6 +510,6 @@ async fn follow(store: mizzen_store::Store, end: mizzen_store::Revision) -> Vec<
 #[should_panic(expected = "a put or delete leaves a record")]
 async fn one_check_has_no_record_to_return() {
     let rig = Rig::memory(options());
-    let check = Write { space: rig.space(), key: "a".into(), expect: Expect::Absent, change: Change::Check };
+    let check = Write { space: rig.space(), key: "a".into(), expect: Expect::Absent, change: Change::Check, uses_reserve: false };
     let _ = rig.store.commit_one(check).await;
 }

@@ -4,13 +4,17 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use mizzen_store::{Entry, Expect, Journal, OpenError, Options, Revision, Saved, Store, Write, WriteError};
+use mizzen_store::{
+    AppendError, Entry, Expect, Health, Journal, OpenError, Options, Revision, Saved, Store, Write,
+    WriteError,
+};
 
 use crate::rig::{at, draft, dump};
 
-/// Fails once `countdown` appends have succeeded.
+/// Fails once `countdown` appends have succeeded: once if nothing is written then, and for good if that is unknown.
 struct Failing {
     countdown: usize,
+    error: fn(io::Error) -> AppendError,
 }
 
 impl Journal for Failing {
@@ -18,9 +22,10 @@ impl Journal for Failing {
         Ok(None)
     }
 
-    fn append(&mut self, _batch: &[Entry]) -> io::Result<()> {
-        self.countdown = self.countdown.checked_sub(1).ok_or(io::ErrorKind::StorageFull)?;
-        Ok(())
+    fn append(&mut self, _batch: &[Entry]) -> Result<(), AppendError> {
+        let left = self.countdown.checked_sub(1);
+        self.countdown = left.unwrap_or(usize::MAX);
+        left.map(drop).ok_or_else(|| (self.error)(io::ErrorKind::StorageFull.into()))
     }
 }
 
@@ -35,8 +40,8 @@ impl Journal for Gated {
         Ok(None)
     }
 
-    fn append(&mut self, batch: &[Entry]) -> io::Result<()> {
-        self.permits.recv().map_err(io::Error::other)?;
+    fn append(&mut self, batch: &[Entry]) -> Result<(), AppendError> {
+        self.permits.recv().map_err(|error| AppendError::Unknown(io::Error::other(error)))?;
         self.sizes.lock().unwrap().push(batch.len());
         Ok(())
     }
@@ -58,21 +63,37 @@ fn gated() -> (Store, Sender<()>, Arc<Mutex<Vec<usize>>>) {
 }
 
 #[tokio::test]
-async fn a_failed_append_is_refused_and_poisons_the_store() {
-    let store = Store::with_journal(Failing { countdown: 1 }, Options::default()).unwrap();
+async fn a_failed_sync_is_answered_as_unknown_and_poisons_the_store() {
+    let journal = Failing { countdown: 1, error: AppendError::Unknown };
+    let store = Store::with_journal(journal, Options::default()).unwrap();
     let space = store.space("things");
     let mut watch = space.watch(at(1)).unwrap();
     put(&store, "a").await.unwrap();
-    assert!(store.is_writable());
+    assert!(matches!(store.health(), Health::Writable));
     let failed = put(&store, "b").await.unwrap_err();
-    assert!(!store.is_writable());
-    assert!(matches!(&failed, WriteError::Journal(cause) if cause.kind() == io::ErrorKind::StorageFull));
+    assert!(matches!(store.health(), Health::Failed(_)));
+    assert!(matches!(&failed, WriteError::Unknown(cause) if cause.kind() == io::ErrorKind::StorageFull));
     let poisoned = put(&store, "c").await.unwrap_err();
     assert!(matches!(&poisoned, WriteError::Poisoned(cause) if cause.kind() == io::ErrorKind::StorageFull));
     assert!(matches!(store.expire(1).await, Err(WriteError::Poisoned(_))));
     assert_eq!(store.revision(), at(2));
     assert_eq!(dump(&space.snapshot()), ["a=x"]);
     assert_eq!(watch.ready().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_failed_write_is_refused_and_the_next_one_is_taken() {
+    let journal = Failing { countdown: 1, error: AppendError::NotWritten };
+    let store = Store::with_journal(journal, Options::default()).unwrap();
+    let mut health = store.watch_health();
+    put(&store, "a").await.unwrap();
+    let failed = put(&store, "b").await.unwrap_err();
+    assert!(matches!(&failed, WriteError::NotWritten(cause) if cause.kind() == io::ErrorKind::StorageFull));
+    assert!(matches!(*health.borrow_and_update(), Health::Full(_)));
+    put(&store, "b").await.unwrap();
+    assert!(matches!(*health.borrow_and_update(), Health::Writable));
+    assert_eq!((store.revision(), store.failures().refused_writes), (at(3), 1));
+    assert_eq!(dump(&store.space("things").snapshot()), ["a=x", "b=x"]);
 }
 
 #[tokio::test]

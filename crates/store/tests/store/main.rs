@@ -3,6 +3,7 @@
 mod conformance;
 mod damage;
 mod disk;
+mod full;
 mod journal;
 mod model;
 mod rig;

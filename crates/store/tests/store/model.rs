@@ -217,7 +217,8 @@ impl Entry {
             What::Delete => Change::Delete(self.draft(model.n_values)),
             What::Check => Change::Check,
         };
-        Write { space: store.space(SPACES[self.space]), key: self.key.into(), expect, change }
+        let (space, uses_reserve) = (store.space(SPACES[self.space]), false);
+        Write { space, key: self.key.into(), expect, change, uses_reserve }
     }
 
     fn draft(&self, n_values: u64) -> Draft {

@@ -1,12 +1,11 @@
 //! What a store promises whose records are sealed on disk.
 
 use std::fs;
-use std::io;
 use std::sync::Arc;
 
 use mizzen_store::{
-    Draft, Entry, EventKind, Expect, Journal, OpenError, Options, Record, Revision, Saved, Sealer as _,
-    Store, Write, WriteError,
+    AppendError, Draft, Entry, EventKind, Expect, Health, Journal, OpenError, Options, Record, Revision,
+    Saved, Sealer as _, Store, Write, WriteError,
 };
 use tempfile::TempDir;
 
@@ -110,7 +109,7 @@ async fn a_write_that_cannot_be_sealed_is_refused_alone() {
     let put = Write::put(&rig.space(), "a", Expect::Any, draft("2"));
     let refused = rig.store.commit_one(put).await.unwrap_err();
     assert_eq!(refused.to_string(), "the lock is stuck");
-    assert!(matches!(refused, WriteError::Seal(_)) && rig.store.is_writable());
+    assert!(matches!(refused, WriteError::Seal(_)) && matches!(rig.store.health(), Health::Writable));
     put_other(&rig, "1").await.unwrap();
     assert_eq!(rig.delete("a").await.revision, at(4), "to delete needs no key");
     rig.toy.as_ref().unwrap().set_stuck(false);
@@ -193,7 +192,7 @@ impl Journal for Moved {
         Ok(Some(revision))
     }
 
-    fn append(&mut self, _batch: &[Entry]) -> io::Result<()> {
+    fn append(&mut self, _batch: &[Entry]) -> Result<(), AppendError> {
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! What is told of a store that takes its time.
 
+use std::error::Error;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use mizzen_apiserver::Options;
-use mizzen_registry::{Entry, Journal, OpenError, Revision, Saved, Store, StoreOptions};
+use mizzen_registry::{AppendError, Entry, Journal, OpenError, Revision, Saved, Store, StoreOptions};
 use tokio::task::spawn_blocking;
 use tokio::time::advance;
 
@@ -26,13 +27,17 @@ impl Journal for Slow {
         Ok(None)
     }
 
-    fn append(&mut self, _batch: &[Entry]) -> io::Result<()> {
+    fn append(&mut self, _batch: &[Entry]) -> Result<(), AppendError> {
         if self.is_slow.load(Ordering::Relaxed) {
-            self.began.send(()).map_err(io::Error::other)?;
-            self.permits.recv().map_err(io::Error::other)?;
+            self.began.send(()).map_err(unknown)?;
+            self.permits.recv().map_err(unknown)?;
         }
         Ok(())
     }
+}
+
+fn unknown(error: impl Error + Send + Sync + 'static) -> AppendError {
+    AppendError::Unknown(io::Error::other(error))
 }
 
 /// Does something while time passes only when it is told to, although others than tasks are waited for.

@@ -1,0 +1,189 @@
+//! The file operations of a journal that can fail, in one place, so that a test can make each of them fail.
+
+use std::fs::{self, File};
+use std::io::{self, Seek as _, Write as _};
+use std::path::Path;
+
+/// Executes file operations.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FileOps {
+    #[cfg(test)]
+    pub(super) faults: std::sync::Arc<faults::Faults>,
+}
+
+/// What is done to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    /// Bytes are written, of which so many lie beyond the end of the file.
+    Write(u64),
+    Allocate(u64),
+    Truncate,
+    Sync,
+    Rename,
+}
+
+impl FileOps {
+    /// Writes all of `bytes` where the file's cursor is.
+    pub(super) fn write(&self, file: &mut File, bytes: &[u8]) -> io::Result<()> {
+        if cfg!(test) {
+            let end = file.stream_position()? + bytes.len() as u64;
+            let growth = end.saturating_sub(file.metadata()?.len());
+            if let Err(error) = self.check(Operation::Write(growth)) {
+                // A disk that fills up takes a part of what is written.
+                file.write_all(&bytes[..bytes.len() / 2])?;
+                return Err(error);
+            }
+        }
+        file.write_all(bytes)
+    }
+
+    /// Makes sure that the first `length` bytes of a file have their place on the disk. New ones read as zero.
+    pub(super) fn allocate(&self, file: &mut File, length: u64) -> io::Result<()> {
+        let present = file.metadata()?.len();
+        self.check(Operation::Allocate(length.saturating_sub(present)))?;
+        #[cfg(target_os = "linux")]
+        match nix::fcntl::fallocate(&*file, nix::fcntl::FallocateFlags::empty(), 0, length as i64) {
+            Err(nix::errno::Errno::EOPNOTSUPP) => {}
+            outcome => return outcome.map_err(io::Error::from),
+        }
+        file.seek(io::SeekFrom::Start(present))?;
+        io::copy(&mut io::Read::take(io::repeat(0), length.saturating_sub(present)), file).map(drop)
+    }
+
+    /// Cuts a file.
+    pub(super) fn truncate(&self, file: &File, length: u64) -> io::Result<()> {
+        self.check(Operation::Truncate)?;
+        file.set_len(length)
+    }
+
+    /// Makes a file's content durable.
+    pub(super) fn sync_data(&self, file: &File) -> io::Result<()> {
+        self.check(Operation::Sync)?;
+        file.sync_data()
+    }
+
+    /// Makes a file's content and metadata durable.
+    pub(super) fn sync_all(&self, file: &File) -> io::Result<()> {
+        self.check(Operation::Sync)?;
+        file.sync_all()
+    }
+
+    pub(super) fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.check(Operation::Rename)?;
+        fs::rename(from, to)
+    }
+
+    #[cfg(not(test))]
+    fn check(&self, _operation: Operation) -> io::Result<()> {
+        Ok(())
+    }
+
+    #[cfg(test)]
+    fn check(&self, operation: Operation) -> io::Result<()> {
+        self.faults.check(operation)
+    }
+}
+
+/// A file as something that is written to.
+pub(super) struct Sink<'a> {
+    pub(super) ops: &'a FileOps,
+    pub(super) file: &'a mut File,
+}
+
+impl io::Write for Sink<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.ops.write(self.file, bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What goes wrong in tests.
+#[cfg(test)]
+pub(super) mod faults {
+    use std::path::PathBuf;
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::lock;
+
+    /// How operations fail. By default none does.
+    #[derive(Debug, Default)]
+    pub(crate) struct Faults(Mutex<Plan>);
+
+    #[derive(Debug, Default)]
+    struct Plan {
+        /// How many operations succeed before one fails, once.
+        countdown: Option<usize>,
+        /// The directory is on a disk of this size.
+        disk: Option<(PathBuf, u64)>,
+        /// Every sync fails.
+        unsynced: bool,
+        n_failed: usize,
+        /// Compactions are waited for, so that operations have one order.
+        in_order: bool,
+    }
+
+    impl Faults {
+        /// Lets one operation fail, after `countdown` that succeed.
+        pub(crate) fn fail_after(&self, countdown: usize) {
+            lock::hold(&self.0).countdown = Some(countdown);
+        }
+
+        /// Lets the files of `dir` take no more than `size` bytes.
+        pub(crate) fn limit(&self, dir: &Path, size: u64) {
+            lock::hold(&self.0).disk = Some((dir.into(), size));
+        }
+
+        pub(crate) fn fail_syncs(&self) {
+            lock::hold(&self.0).unsynced = true;
+        }
+
+        pub(crate) fn lift(&self) {
+            let mut plan = lock::hold(&self.0);
+            *plan = Plan { n_failed: plan.n_failed, in_order: plan.in_order, ..Plan::default() };
+        }
+
+        pub(crate) fn n_failed(&self) -> usize {
+            lock::hold(&self.0).n_failed
+        }
+
+        pub(crate) fn keep_order(&self) {
+            lock::hold(&self.0).in_order = true;
+        }
+
+        pub(crate) fn is_in_order(&self) -> bool {
+            lock::hold(&self.0).in_order
+        }
+
+        pub(super) fn check(&self, operation: Operation) -> io::Result<()> {
+            let mut plan = lock::hold(&self.0);
+            let is_due = match plan.countdown {
+                Some(0) => plan.countdown.take().is_some(),
+                Some(left) => plan.countdown.replace(left - 1).is_none(),
+                None => false,
+            };
+            let error = match operation {
+                Operation::Sync if is_due || plan.unsynced => io::ErrorKind::Other,
+                _ if is_due => io::ErrorKind::StorageFull,
+                Operation::Write(growth) | Operation::Allocate(growth) if plan.is_full(growth) => {
+                    io::ErrorKind::StorageFull
+                }
+                _ => return Ok(()),
+            };
+            plan.n_failed += 1;
+            Err(error.into())
+        }
+    }
+
+    impl Plan {
+        fn is_full(&self, growth: u64) -> bool {
+            let Some((dir, size)) = self.disk.as_ref().filter(|_| growth > 0) else { return false };
+            let files = fs::read_dir(dir).unwrap().flatten().filter_map(|entry| entry.metadata().ok());
+            files.map(|file| file.len()).sum::<u64>() + growth > *size
+        }
+    }
+}

@@ -1,0 +1,391 @@
+//! A journal between the steps of a compaction, and on disks that fail.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tempfile::{TempDir, tempdir};
+
+use super::tip::Tip;
+use super::*;
+use crate::sequencer::{Outcome, Prepared, Request, Sequencer};
+use crate::spaces::Spaces;
+use crate::{Draft, Event, EventKind, Expect, Health, Options, Record, Write, WriteError, load};
+
+/// A journal between two steps of a compaction, as a kill may leave it.
+struct Case {
+    dir: TempDir,
+    disk: Disk,
+}
+
+impl Case {
+    fn new() -> Case {
+        let dir = tempdir().unwrap();
+        let mut disk = Disk::open(dir.path(), 1 << 20, None).unwrap();
+        disk.replay(&mut |_| {}).unwrap();
+        Case { dir, disk }
+    }
+
+    fn append(&mut self, key: &str, kind: EventKind) {
+        let revision = self.disk.revision.max(Revision::FIRST).next();
+        self.append_event(key, kind, revision.to_string());
+    }
+
+    fn append_value(&mut self, key: &str, value: String) {
+        self.append_event(key, EventKind::Put, value);
+    }
+
+    fn append_event(&mut self, key: &str, kind: EventKind, value: String) {
+        let revision = self.disk.revision.max(Revision::FIRST).next();
+        let draft = Draft { value: value.into(), ..Draft::default() };
+        let record = Arc::new(Record::stamped(key.into(), revision, Arc::new([]), draft));
+        let event = Event { revision, kind, record, previous: None };
+        self.disk.append(&[Entry { space: "s".into(), event, sealed: None }]).unwrap();
+    }
+
+    fn log(&mut self) -> &mut Log {
+        self.disk.log.as_mut().unwrap()
+    }
+
+    fn seal(&mut self) {
+        let revision = self.disk.revision;
+        self.log().seal(revision).unwrap();
+    }
+
+    fn begin_next_log(&mut self) {
+        let sealed = Tip { generation: self.log().generation(), length: self.log().len() };
+        self.disk.log = Some(Log::create(&self.disk.place, sealed).unwrap());
+    }
+
+    /// What opening finds, and at which revision.
+    #[track_caller]
+    fn reopen(self) -> (Case, String) {
+        let Case { dir, disk } = self;
+        drop(disk);
+        let mut disk = Disk::open(dir.path(), 1 << 20, None).unwrap();
+        let mut live = BTreeMap::new();
+        let revision = disk.replay(&mut |saved| match saved.kind {
+            EventKind::Put => drop(live.insert(saved.key.to_owned(), saved.revision.0)),
+            EventKind::Delete => drop(live.remove(saved.key)),
+        });
+        (Case { dir, disk }, format!("{live:?} at {}", revision.unwrap().unwrap_or_default()))
+    }
+}
+
+#[test]
+fn a_log_that_was_sealed_and_has_no_successor_gets_one() {
+    let mut case = Case::new();
+    case.append("a", EventKind::Put);
+    case.seal();
+    let (mut case, found) = case.reopen();
+    assert_eq!(found, r#"{"a": 2} at 2"#);
+    assert_eq!(case.log().generation(), 2);
+    case.append("b", EventKind::Put);
+    assert_eq!(case.reopen().1, r#"{"a": 2, "b": 3} at 3"#);
+}
+
+#[test]
+fn logs_without_a_base_are_read_one_after_the_other() {
+    let mut case = Case::new();
+    for key in ["a", "b", "c"] {
+        case.append("a", EventKind::Put);
+        case.append(key, EventKind::Put);
+        case.seal();
+        case.begin_next_log();
+    }
+    case.append("b", EventKind::Delete);
+    assert_eq!(case.reopen().1, r#"{"a": 6, "c": 7} at 8"#);
+}
+
+#[test]
+fn a_draft_and_what_a_base_supersedes_are_swept() {
+    let mut case = Case::new();
+    case.append("a", EventKind::Put);
+    let old = fs::read(case.disk.place.log(1)).unwrap();
+    let live = Live { revision: case.disk.revision, spaces: Vec::new() };
+    case.disk.compact(live).unwrap();
+    case.disk.compaction.take().unwrap().finish().unwrap();
+    // As if the kill had come before the sweep, and another while a base was written.
+    fs::write(case.disk.place.log(1), old).unwrap();
+    fs::write(case.dir.path().join("00000003.base.new"), "half").unwrap();
+    let (case, found) = case.reopen();
+    assert_eq!(found, "{} at 2", "the base says that nothing is live");
+    let mut names: Vec<_> =
+        fs::read_dir(&case.dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["00000002.base", "00000002.log", "lock", "tip"]);
+}
+
+#[test]
+fn a_kill_between_tip_and_first_log_leaves_an_empty_directory() {
+    let case = Case::new();
+    fs::remove_file(case.disk.place.log(1)).unwrap();
+    assert_eq!(case.reopen().1, "{} at 0");
+}
+
+/// A store's sequencer on a disk that fails as it is told to.
+struct Faulty {
+    dir: TempDir,
+    ops: FileOps,
+    spaces: Arc<Spaces>,
+    sequencer: Sequencer,
+}
+
+impl Faulty {
+    /// Folds often, and in order, so that a countdown always leads to the same operation.
+    fn new(fold_bytes: u64) -> Faulty {
+        let memory = Path::new("/dev/shm");
+        let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempdir() }.unwrap();
+        let ops = FileOps::default();
+        ops.faults.keep_order();
+        Faulty::open(dir, ops, fold_bytes)
+    }
+
+    fn open(dir: TempDir, ops: FileOps, fold_bytes: u64) -> Faulty {
+        let mut disk = Disk::open_with(ops.clone(), dir.path(), fold_bytes, None).unwrap();
+        let spaces = Arc::new(load::load(&mut disk, &Options::default()).unwrap());
+        let sequencer = Sequencer::new(spaces.clone(), Box::new(disk));
+        Faulty { dir, ops, spaces, sequencer }
+    }
+
+    fn reopen(self, fold_bytes: u64) -> Faulty {
+        let Faulty { dir, ops, sequencer, .. } = self;
+        drop(sequencer);
+        Faulty::open(dir, ops, fold_bytes)
+    }
+
+    fn run(&mut self, request: Request) -> Outcome {
+        let mut answer = Err(WriteError::Closed);
+        self.sequencer.run([(request, ())], |(), outcome| answer = outcome);
+        answer
+    }
+
+    fn commit(&mut self, write: Write) -> Result<(), WriteError> {
+        self.run(Request::Commit(vec![Prepared { write, sealed: None }])).map(drop)
+    }
+
+    fn put(&mut self, key: &str, value: &str) -> Result<(), WriteError> {
+        let draft = Draft { value: value.to_owned().into(), ..Draft::default() };
+        self.commit(Write::put(&self.spaces.get("s"), key, Expect::Any, draft))
+    }
+
+    fn delete(&mut self, key: &str) -> Result<(), WriteError> {
+        self.commit(Write::delete(&self.spaces.get("s"), key, Expect::Any, Draft::default()))
+    }
+
+    fn content(&self) -> Content {
+        let snapshot = self.spaces.get("s").snapshot();
+        let text = |record: &Record| String::from_utf8(record.value.to_vec()).unwrap();
+        snapshot.range("", None).map(|record| (record.key.to_string(), text(record))).collect()
+    }
+
+    fn health(&self) -> Health {
+        self.spaces.monitor.health()
+    }
+
+    /// The files that are not complete.
+    fn drafts(&self) -> Vec<PathBuf> {
+        let paths = fs::read_dir(&self.dir).unwrap().map(|entry| entry.unwrap().path());
+        paths.filter(|path| path.to_string_lossy().ends_with(DRAFT)).collect()
+    }
+}
+
+type Content = BTreeMap<String, String>;
+
+/// Writes and deletes on a disk of which one operation fails, and checks what is there at each step and after opening it
+/// again. Returns whether the operation was reached.
+fn check_failure_of(countdown: usize) -> bool {
+    const FOLD: u64 = 1200;
+    let mut case = Faulty::new(FOLD);
+    let mut acknowledged = Content::new();
+    // What may be there after a restart, and may not.
+    let mut uncertain = None;
+    case.ops.faults.fail_after(countdown);
+    for n in 0..14 {
+        let (key, value) = (format!("{}", n % 5), format!("{n}{}", "x".repeat(200)));
+        let is_delete = n % 4 == 3 && acknowledged.contains_key(&key);
+        let mut wanted = acknowledged.clone();
+        let outcome = match is_delete {
+            true => case.delete(&key),
+            false => case.put(&key, &value),
+        };
+        match is_delete {
+            true => drop(wanted.remove(&key)),
+            false => drop(wanted.insert(key, value)),
+        }
+        match outcome {
+            Ok(()) => acknowledged = wanted,
+            Err(WriteError::NotWritten(_)) => assert!(!matches!(case.health(), Health::Failed(_))),
+            Err(WriteError::Unknown(_)) => uncertain = Some(wanted),
+            Err(WriteError::Poisoned(_)) => assert!(matches!(case.health(), Health::Failed(_))),
+            Err(error) => panic!("{error}"),
+        }
+        assert_eq!(case.content(), acknowledged, "operation {countdown}, write {n}");
+    }
+    let was_reached = case.ops.faults.n_failed() > 0;
+    case.ops.faults.lift();
+    if !matches!(case.health(), Health::Failed(_)) {
+        case.put("after", "1").unwrap();
+        assert!(matches!(case.health(), Health::Writable), "operation {countdown}");
+        acknowledged.insert("after".into(), "1".into());
+        assert_eq!(case.drafts(), [] as [PathBuf; 0], "operation {countdown}");
+    }
+    let mut case = case.reopen(FOLD);
+    let found = case.content();
+    assert!(found == acknowledged || Some(&found) == uncertain.as_ref(), "operation {countdown}: {found:?}");
+    case.put("again", "1").unwrap();
+    was_reached
+}
+
+#[test]
+fn whichever_operation_fails_what_is_acknowledged_stays_and_what_is_refused_leaves_no_trace() {
+    let mut n_operations = 0;
+    while check_failure_of(n_operations) {
+        n_operations += 1;
+    }
+    assert!(n_operations > 60, "{n_operations} operations were made to fail");
+}
+
+/// A store that has filled a small disk, and what it holds.
+fn full() -> (Faulty, Content) {
+    let mut case = Faulty::new(1 << 20);
+    case.ops.faults.limit(case.dir.path(), 8 << 20);
+    let mut acknowledged = Content::new();
+    let value = "x".repeat(64 << 10);
+    // A refused put lets the log be folded, and then there may be space once more.
+    let mut n_refused = 0;
+    while n_refused < 3 {
+        let key = format!("{:03}", acknowledged.len());
+        match case.put(&key, &value) {
+            Ok(()) => drop(acknowledged.insert(key, value.clone())),
+            Err(WriteError::NotWritten(cause)) if cause.kind() == io::ErrorKind::StorageFull => {
+                n_refused += 1
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(acknowledged.len() > 20, "{} fit", acknowledged.len());
+    (case, acknowledged)
+}
+
+#[test]
+fn a_full_disk_refuses_puts_and_nothing_else() {
+    let (mut case, acknowledged) = full();
+    assert!(matches!(case.health(), Health::Full(_)));
+    let n_refused = case.spaces.monitor.failures().refused_writes;
+    assert!(matches!(case.put("more", "x"), Err(WriteError::NotWritten(_))));
+    assert_eq!(case.spaces.monitor.failures().refused_writes, n_refused + 1);
+    assert_eq!(case.content(), acknowledged);
+    let space = case.spaces.get("s");
+    let mut watch = space.watch(space.snapshot().at()).unwrap();
+    case.delete("000").unwrap();
+    assert_eq!(watch.ready().unwrap().len(), 1);
+    let marked = Draft { value: "going".into(), ..Draft::default() };
+    case.commit(Write::put(&space, "001", Expect::Present, marked).with_reserve()).unwrap();
+    assert_eq!(case.drafts(), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn deletes_and_a_compaction_make_room_on_a_full_disk() {
+    let (mut case, mut acknowledged) = full();
+    for key in acknowledged.keys().cloned().collect::<Vec<_>>().iter().step_by(2) {
+        case.delete(key).unwrap();
+        acknowledged.remove(key);
+    }
+    case.put("more", "x").unwrap();
+    acknowledged.insert("more".into(), "x".into());
+    assert!(matches!(case.health(), Health::Writable));
+    assert_eq!(case.spaces.monitor.failures().compactions, 0);
+    let case = case.reopen(1 << 20);
+    assert_eq!(case.content(), acknowledged);
+}
+
+#[test]
+fn deletes_of_many_small_records_are_never_refused_on_a_full_disk() {
+    let mut case = Faulty::new(64 << 20);
+    for n in 0..16_000 {
+        case.put(&format!("{n:05}{}", "k".repeat(60)), "").unwrap();
+    }
+    // What deletes free is little beside what is live, and longer than the tail of the log.
+    case.put("large", &"x".repeat(20 << 20)).unwrap();
+    let taken = fs::read_dir(&case.dir).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len());
+    case.ops.faults.limit(case.dir.path(), taken.sum());
+    assert!(matches!(case.put("more", &"x".repeat(4 << 20)), Err(WriteError::NotWritten(_))));
+    for n in 0..16_000 {
+        case.delete(&format!("{n:05}{}", "k".repeat(60))).unwrap();
+    }
+    assert_eq!(case.content().into_keys().collect::<Vec<_>>(), ["large"]);
+}
+
+#[test]
+fn a_disk_that_is_filled_by_others_is_written_to_again_once_they_leave() {
+    let (mut case, acknowledged) = full();
+    // Not even a write is needed for the store to notice.
+    case.run(Request::Expire(0)).unwrap();
+    assert!(matches!(case.health(), Health::Full(_)));
+    case.ops.faults.lift();
+    case.run(Request::Expire(0)).unwrap();
+    assert!(matches!(case.health(), Health::Writable));
+    case.put("more", "x").unwrap();
+    assert_eq!(case.content().len(), acknowledged.len() + 1);
+}
+
+#[test]
+fn a_compaction_that_failed_is_made_up_for() {
+    let mut case = Faulty::new(1 << 20);
+    case.put("a", "1").unwrap();
+    // There is space for a batch and for nothing that a compaction writes.
+    let taken = |dir: &TempDir| -> u64 {
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
+    };
+    case.ops.faults.limit(case.dir.path(), taken(&case.dir));
+    fs::remove_file(case.dir.path().join("reserve")).unwrap();
+    fs::write(case.dir.path().join("another"), vec![0; 2 << 20]).unwrap();
+    for n in 0..30 {
+        let _ = case.put("a", &format!("{n}{}", "x".repeat(100 << 10)));
+    }
+    assert_eq!(case.drafts(), [] as [PathBuf; 0]);
+    case.ops.faults.lift();
+    fs::remove_file(case.dir.path().join("another")).unwrap();
+    for n in 0..30 {
+        case.put("a", &format!("{n}{}", "x".repeat(100 << 10))).unwrap();
+    }
+    let bases = Place { dir: case.dir.path().into(), ops: case.ops.clone() }.generations("base").unwrap();
+    assert_eq!(bases.len(), 1, "{bases:?}");
+    assert!(taken(&case.dir) < 6 << 20, "{}", taken(&case.dir));
+}
+
+#[test]
+fn logs_that_an_interrupted_compaction_left_are_folded_after_opening() {
+    let mut case = Case::new();
+    // Each is shorter than what is folded; together they are not.
+    for n in 0..3 {
+        for m in 0..5 {
+            case.append_value("a", format!("{n}{m}{}", "x".repeat(100 << 10)));
+        }
+        case.seal();
+        case.begin_next_log();
+    }
+    let (case, _) = case.reopen();
+    assert!(case.disk.log_bytes() > 1 << 20 && case.disk.is_bloated());
+}
+
+#[test]
+fn a_write_whose_sync_failed_is_answered_as_unknown_and_nothing_is_written_after_it() {
+    let mut case = Faulty::new(1 << 20);
+    case.put("a", "1").unwrap();
+    case.ops.faults.fail_syncs();
+    assert!(matches!(case.put("b", "1"), Err(WriteError::Unknown(_))));
+    case.ops.faults.lift();
+    assert!(matches!(case.put("c", "1"), Err(WriteError::Poisoned(_))));
+    assert!(matches!(case.delete("a"), Err(WriteError::Poisoned(_))));
+    assert!(matches!(case.health(), Health::Failed(_)));
+    assert_eq!(case.content().into_keys().collect::<Vec<_>>(), ["a"], "what is not durable is not shown");
+    // What a kill would leave: the write came back, which is why it was not answered as refused.
+    let copy = tempdir().unwrap();
+    for entry in fs::read_dir(&case.dir).unwrap().map(Result::unwrap) {
+        fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+    }
+    let mut killed = Faulty::open(copy, FileOps::default(), 1 << 20);
+    assert_eq!(killed.content().into_keys().collect::<Vec<_>>(), ["a", "b"]);
+    killed.put("c", "1").unwrap();
+}

@@ -1,0 +1,65 @@
+//! Whether a store takes writes.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::watch;
+
+/// Whether a store takes writes. Reads and watches go on in any case.
+#[derive(Clone, Debug, Default)]
+pub enum Health {
+    /// All writes are taken.
+    #[default]
+    Writable,
+    /// There is no space for more: only deletes, and what leads to one, are taken. Ends by itself.
+    Full(Arc<io::Error>),
+    /// A sync failed, so what is on disk is unknown: no write is taken until the store is opened again.
+    Failed(Arc<io::Error>),
+}
+
+/// What went wrong since the store was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Failures {
+    /// Transactions that were refused or not stored because there was no space, or because a sync had failed.
+    pub refused_writes: u64,
+    /// Compactions of the log on disk that could not begin or not be finished.
+    pub compactions: u64,
+}
+
+/// The health of a store as its sequencer sees it, and who follows it.
+#[derive(Debug, Default)]
+pub(crate) struct Monitor {
+    health: watch::Sender<Health>,
+    refused_writes: AtomicU64,
+    compactions: AtomicU64,
+}
+
+impl Monitor {
+    pub(crate) fn health(&self) -> Health {
+        self.health.borrow().clone()
+    }
+
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Health> {
+        self.health.subscribe()
+    }
+
+    pub(crate) fn set(&self, health: Health) {
+        self.health.send_replace(health);
+    }
+
+    pub(crate) fn count_refused(&self) {
+        self.refused_writes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_failed_compactions(&self, n_failed: u64) {
+        self.compactions.store(n_failed, Ordering::Relaxed);
+    }
+
+    pub(crate) fn failures(&self) -> Failures {
+        Failures {
+            refused_writes: self.refused_writes.load(Ordering::Relaxed),
+            compactions: self.compactions.load(Ordering::Relaxed),
+        }
+    }
+}
