@@ -226,6 +226,16 @@ fn write_store(server: &Inner, out: &mut String) {
     for space in &stats {
         let _ = writeln!(out, "mizzen_store_bytes{{resource=\"{}\"}} {}", space.name, space.bytes);
     }
+    head(
+        out,
+        "mizzen_store_window_bytes",
+        "gauge",
+        "Bytes that only the window of watch events keeps in memory.",
+    );
+    for space in &stats {
+        let _ =
+            writeln!(out, "mizzen_store_window_bytes{{resource=\"{}\"}} {}", space.name, space.superseded);
+    }
     let store = server.registry.store();
     let failures = store.failures();
     head(out, "mizzen_store_writable", "gauge", "Whether all writes are taken: 0 while the disk is full.");

@@ -11,11 +11,14 @@ use mizzen_store::Record;
 
 use crate::{Key, Object, Resource};
 
-/// The selectable part of an object.
+/// The selectable part of an object. Packed, because there are many objects, and most are never selected.
 pub(crate) struct Header {
-    labels: Box<[(Str, Str)]>,
-    /// The values of the kind's selectable fields, in the kind's order.
-    fields: Box<[Str]>,
+    /// Texts one after the other: key and value of each label, then the values of the kind's selectable fields, in the
+    /// kind's order.
+    text: Box<str>,
+    /// Where each of them ends.
+    ends: Box<[u32]>,
+    n_labels: u32,
     pub(crate) forms: Forms,
 }
 
@@ -31,15 +34,33 @@ pub struct Forms {
 
 impl Header {
     pub(crate) fn new(kind: &Kind, value: &Value) -> Header {
-        let labels = value["metadata"]["labels"].entries();
-        let labels = labels.map(|(key, value)| (key.into(), value.str().into())).collect();
-        let fields = kind.selectable.iter().map(|field| selectable(kind, value, field)).collect();
-        Header { labels, fields, forms: Forms::default() }
+        let (mut text, mut ends, mut n_labels) = (String::new(), Vec::new(), 0);
+        let mut push = |part: &str| {
+            text.push_str(part);
+            ends.push(u32::try_from(text.len()).expect("an object's size is limited"));
+        };
+        for (key, value) in value["metadata"]["labels"].entries() {
+            push(key);
+            push(value.str());
+            n_labels += 1;
+        }
+        kind.selectable.iter().for_each(|field| push(&selectable(kind, value, field)));
+        Header { text: text.into(), ends: ends.into(), n_labels, forms: Forms::default() }
     }
 
     fn label(&self, key: &str) -> Option<&str> {
-        let found = self.labels.iter().find(|label| label.0 == key)?;
-        Some(&found.1)
+        let label = (0..self.n_labels as usize).find(|label| self.part(2 * label) == Some(key))?;
+        self.part(2 * label + 1)
+    }
+
+    /// The value of the kind's selectable field number `at`.
+    fn field(&self, at: usize) -> Option<&str> {
+        self.part(2 * self.n_labels as usize + at)
+    }
+
+    fn part(&self, at: usize) -> Option<&str> {
+        let start = if at == 0 { 0 } else { *self.ends.get(at - 1)? as usize };
+        self.text.get(start..*self.ends.get(at)? as usize)
     }
 }
 
@@ -137,7 +158,7 @@ pub(crate) fn selected(resource: &Resource, record: &Record, field: &str) -> Str
         "metadata.namespace" => Key::of(&record.key).namespace,
         _ => {
             let at = resource.stored().selectable.iter().position(|name| name == field);
-            let kept = at.and_then(|at| header(resource, record).fields.get(at)).cloned();
+            let kept = at.and_then(|at| header(resource, record).field(at)).map(Str::from);
             kept.unwrap_or_else(|| converted_field(resource, record, field))
         }
     }

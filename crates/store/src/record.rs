@@ -31,6 +31,9 @@ pub struct Record {
     attachment: OnceLock<Attachment>,
 }
 
+/// What a record takes in memory beside its key and value: itself, its terms, and what is attached to most.
+const MEMORY_OVERHEAD: usize = 512;
+
 /// What a record takes on a disk beside its content: numbers, the name of its space, and what sealing adds.
 pub(crate) const DISK_OVERHEAD: usize = 128;
 
@@ -70,6 +73,11 @@ impl Record {
     /// How it lies on disk, as far as this version's writer knows.
     pub(crate) fn mark(&self) -> Mark {
         self.mark
+    }
+
+    /// About what it takes in memory.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        (MEMORY_OVERHEAD + self.key.len() + self.value.len()) as u64
     }
 
     /// About what it takes when it is written to a disk, at most.

@@ -4,7 +4,7 @@
 //! did, however much was written in between; once it has gone the window may still rebuild it.
 //!
 //! Invariant: at most `MAX_SNAPSHOTS` per space, and together they keep alive at most `MAX_SUPERSEDED` bytes of
-//! values that are no longer live. No clock is needed: a space that nobody writes to keeps nothing extra alive.
+//! values that are no longer live and of trees that are no longer current. No clock is needed: a space that nobody writes to keeps nothing extra alive.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -50,9 +50,51 @@ impl Retained {
         Some(Snapshot::new(snapshot.state().clone(), revision))
     }
 
-    /// Lets go of snapshots that have become expensive, now that `state` is current.
+    /// Lets go of the oldest snapshots where they have become expensive, now that `state` is current.
     pub(crate) fn prune(&mut self, state: &Arc<State>) {
-        let cost = |kept: &Snapshot| state.superseded.saturating_sub(kept.state().superseded);
-        self.snapshots.retain(|kept| cost(kept) <= MAX_SUPERSEDED);
+        let (mut newer, mut tree_bytes) = (&**state, 0);
+        let mut n_kept = 0;
+        for kept in self.snapshots.iter().rev().map(|kept| &**kept.state()) {
+            tree_bytes += own_tree_bytes(kept, newer);
+            if state.superseded.saturating_sub(kept.superseded) + tree_bytes > MAX_SUPERSEDED {
+                break;
+            }
+            (newer, n_kept) = (kept, n_kept + 1);
+        }
+        self.snapshots.drain(..self.snapshots.len() - n_kept);
+    }
+}
+
+/// About what the trees of `state` take that a `newer` state does not share: a few nodes for each change, but never more
+/// than all of them.
+fn own_tree_bytes(state: &State, newer: &State) -> u64 {
+    const BYTES_PER_CHANGE: u64 = 4096;
+    const BYTES_PER_RECORD: u64 = 128;
+    let n_changes = newer.n_changes.saturating_sub(state.n_changes);
+    (n_changes * BYTES_PER_CHANGE).min(state.len() as u64 * BYTES_PER_RECORD)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Draft, Record};
+
+    #[test]
+    fn trees_that_are_no_longer_current_are_bounded_too() {
+        let (mut retained, mut state) = (Retained::default(), State::empty(Revision::ZERO));
+        // Nothing is superseded: there are only new records.
+        for n in 0..60_000 {
+            let record = Record::stamped(n.to_string().into(), Revision(n), Arc::new([]), Draft::default());
+            state.insert(Arc::new(record));
+            (state.revision, state.n_changes) = (Revision(n), n + 1);
+            if n >= 10_000 && n % 1000 == 0 {
+                let state = Arc::new(state.clone());
+                retained.keep(&Snapshot::new(state.clone(), Revision(n)));
+                retained.prune(&state);
+            }
+        }
+        // A thousand changes between two snapshots cost 4 MB.
+        assert!((14..=17).contains(&retained.len()), "{} snapshots", retained.len());
+        assert!(retained.find(Revision(59_000)).is_some() && retained.find(Revision(10_000)).is_none());
     }
 }

@@ -27,6 +27,9 @@ pub(crate) type Outcome = Result<Vec<Arc<Record>>, WriteError>;
 /// How many records one expiry round removes, so that it does not hold up writers for long.
 const EXPIRY_ROUND: usize = 512;
 
+/// By how many bytes windows may grow before all of them are looked at together.
+const WINDOW_STEP: u64 = 1 << 20;
+
 /// The one writer of a store.
 pub(crate) struct Sequencer {
     spaces: Arc<Spaces>,
@@ -34,6 +37,8 @@ pub(crate) struct Sequencer {
     health: Health,
     /// About what all live records take on a disk.
     live_bytes: u64,
+    /// What windows were given since they were last looked at all together.
+    unbounded_bytes: u64,
 }
 
 /// What is asked of the sequencer.
@@ -81,7 +86,7 @@ impl Prepared {
 impl Sequencer {
     pub(crate) fn new(spaces: Arc<Spaces>, journal: Box<dyn Journal>) -> Sequencer {
         let live_bytes = spaces.all().iter().map(|space| space.state().disk_bytes).sum();
-        Sequencer { spaces, journal, health: Health::Writable, live_bytes }
+        Sequencer { spaces, journal, health: Health::Writable, live_bytes, unbounded_bytes: 0 }
     }
 
     /// Commits what can be committed, gives every request its answer by `answer`, then wakes watchers.
@@ -105,7 +110,16 @@ impl Sequencer {
             answer(to, outcome);
         }
         changed.iter().flatten().for_each(Space::settle);
+        self.bound_windows();
         self.compact();
+    }
+
+    /// Keeps all windows together within their bound. Looking at all spaces costs, so it is not done with every batch.
+    fn bound_windows(&mut self) {
+        if self.unbounded_bytes >= WINDOW_STEP {
+            self.spaces.bound_windows();
+            self.unbounded_bytes = 0;
+        }
     }
 
     /// Makes sure that there is space for `bytes` of puts. Asked with every batch, so that puts are taken again as soon as
@@ -178,6 +192,7 @@ impl Sequencer {
     fn publish(&mut self, batch: Batch) -> Vec<Space> {
         let (added, removed) = batch.disk_bytes();
         self.live_bytes = self.live_bytes + added - removed;
+        self.unbounded_bytes += batch.log.iter().map(|entry| entry.event.superseded()).sum::<u64>();
         batch.publish(self.spaces.ledger())
     }
 
@@ -289,6 +304,7 @@ impl Touched {
         let event = Event { revision, kind, record, previous };
         self.state.revision = revision;
         self.state.superseded += event.superseded();
+        self.state.n_changes += 1;
         self.events.push(event.clone());
         event
     }

@@ -176,6 +176,16 @@ impl Space {
         lock::write(&self.0.live).window.forget(old);
     }
 
+    /// The bytes that only the window keeps alive.
+    pub(crate) fn window_bytes(&self) -> u64 {
+        lock::read(&self.0.live).window.bytes()
+    }
+
+    /// Forgets the older half of the window, by bytes.
+    pub(crate) fn halve_window(&self) {
+        lock::write(&self.0.live).window.halve();
+    }
+
     /// What may wait until writers have their answer.
     pub(crate) fn settle(&self) {
         let state = self.state();

@@ -64,6 +64,19 @@ impl Spaces {
         }
     }
 
+    /// Lets those windows that hold the most forget, until all together hold no more than they may.
+    pub(crate) fn bound_windows(&self) {
+        let mut windows: Vec<_> = self.all().into_iter().map(|space| (space.window_bytes(), space)).collect();
+        let mut total: u64 = windows.iter().map(|(bytes, _)| bytes).sum();
+        while total > self.bounds.total_bytes {
+            let Some((bytes, space)) = windows.iter_mut().max_by_key(|(bytes, _)| *bytes) else { return };
+            space.halve_window();
+            let left = space.window_bytes();
+            total -= *bytes - left;
+            *bytes = left;
+        }
+    }
+
     pub(crate) fn fork(&self) -> Spaces {
         let _gate = self.ledger.still();
         let fork = Spaces::new(self.ledger.revision(), self.ledger.opened, self.bounds);

@@ -25,6 +25,8 @@ pub(crate) struct State {
     pub(crate) disk_bytes: u64,
     /// The bytes of all values that were ever replaced or deleted: what keeping an old state may cost.
     pub(crate) superseded: u64,
+    /// How many changes there ever were: each leaves behind a few nodes of the trees below.
+    pub(crate) n_changes: u64,
     // Keyed by the record's own key, not a set of records: inner nodes keep copies of keys, and would keep
     // superseded records alive.
     records: OrdMap<Arc<str>, Arc<Record>>,

@@ -41,19 +41,21 @@ pub struct Bounds {
     pub min_events: usize,
     /// No more than this many events are kept.
     pub max_events: usize,
-    /// Above this many bytes of superseded values only `min_events` are kept.
+    /// Above this many bytes of superseded records only `min_events` are kept.
     pub bytes: u64,
     /// Of older events only `min_events` are kept.
     pub seconds: u64,
+    /// Above this many bytes in all spaces together, those that hold the most forget, however few events are left.
+    pub total_bytes: u64,
 }
 
 impl Default for Bounds {
-    /// 1,024 to 65,536 events, 16 MiB of values that nobody but the past needs, and as many seconds as upstream's cache.
+    /// 1,024 to 65,536 events, 16 MiB that nobody but the past needs, and as many seconds as upstream's cache.
     /// A watcher of whom nothing is wanted for longer hears once a minute how far he is.
     ///
     /// Kubernetes: DefaultEventFreshDuration (apiserver/pkg/storage/cacher/cacher.go).
     fn default() -> Bounds {
-        Bounds { min_events: 1024, max_events: 65_536, bytes: 16 << 20, seconds: 75 }
+        Bounds { min_events: 1024, max_events: 65_536, bytes: 16 << 20, seconds: 75, total_bytes: 64 << 20 }
     }
 }
 
@@ -66,7 +68,7 @@ pub(crate) struct Window {
     events: Arc<VecDeque<Event>>,
     /// The newest revision of which something may be forgotten.
     floor: Revision,
-    /// The bytes of values that only the ring keeps alive.
+    /// The bytes of records that only the ring keeps alive.
     bytes: u64,
     bounds: Bounds,
 }
@@ -99,6 +101,15 @@ impl Window {
         if n_old > self.events.len() {
             Arc::make_mut(&mut self.events).shrink_to_fit();
         }
+    }
+
+    /// Forgets the oldest events, half of the bytes.
+    pub(crate) fn halve(&mut self) {
+        let half = self.bytes / 2;
+        while self.bytes > half {
+            self.drop_oldest();
+        }
+        Arc::make_mut(&mut self.events).shrink_to_fit();
     }
 
     fn drop_oldest(&mut self) {
@@ -159,6 +170,7 @@ impl Undo {
     pub(crate) fn apply(self, state: &mut State) {
         for event in self.events.into_iter().rev() {
             state.superseded -= event.superseded();
+            state.n_changes -= 1;
             match event.previous {
                 Some(previous) => drop(state.insert(previous)),
                 None => drop(state.remove(&event.record.key)),
@@ -179,8 +191,8 @@ impl Bounds {
 impl Event {
     /// The bytes that this change took out of the live state, or that were never in it.
     pub(crate) fn superseded(&self) -> u64 {
-        let previous = self.previous.as_ref().map_or(0, |record| record.value.len());
-        let last = if self.kind == EventKind::Delete { self.record.value.len() } else { 0 };
-        (previous + last) as u64
+        let previous = self.previous.as_ref().map_or(0, |record| record.memory_bytes());
+        let last = if self.kind == EventKind::Delete { self.record.memory_bytes() } else { 0 };
+        previous + last
     }
 }

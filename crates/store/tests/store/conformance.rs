@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use mizzen_store::{Bounds, Change, Draft, EventKind, Expect, Expired, Options, Write, WriteError};
+use mizzen_store::{Bounds, Draft, EventKind, Expect, Expired, Options, Write, WriteError};
 
 use crate::rig::{Rig, at, draft, dump, keys, show, story, tagged};
+
+/// What a record takes in a window beside its value, if its key is one letter.
+const OVERHEAD: u64 = 513;
 
 /// A test per engine and case.
 macro_rules! conforms {
@@ -58,7 +61,7 @@ conforms!(
 
 /// A past that is short enough to fall out of.
 fn options() -> Options {
-    let window = Bounds { min_events: 4, max_events: 8, bytes: 1 << 20, seconds: 75 };
+    let window = Bounds { min_events: 4, max_events: 8, bytes: 1 << 20, seconds: 75, ..Bounds::default() };
     Options { window, ..Options::default() }
 }
 
@@ -264,7 +267,24 @@ async fn a_retained_snapshot_outlives_the_window(rig: Rig) {
         rig.put("b", &revision.to_string()).await;
         space.retain(&space.snapshot());
     }
-    assert!(space.snapshot_at(first_page.at()).is_err(), "64 others were used since");
+    assert!(space.snapshot_at(first_page.at()).is_err(), "64 others were taken since");
+}
+
+#[tokio::test]
+async fn all_windows_together_are_bounded() {
+    let window = Bounds { total_bytes: 3 << 20, ..Bounds::default() };
+    let rig = Rig::memory(Options { window, ..Options::default() });
+    let large = "x".repeat(100 << 10);
+    let spaces: Vec<_> = ["a", "b", "c", "d"].iter().map(|name| rig.store.space(name)).collect();
+    for n in 0..80 {
+        let write = Write::put(&spaces[n % 4], "k", Expect::Any, draft(&large));
+        rig.store.commit_one(write).await.unwrap();
+        let total: u64 = rig.store.stats().iter().map(|stats| stats.superseded).sum();
+        // They are looked at whenever a mebibyte has come.
+        assert!(total <= 4 << 20, "{total}");
+    }
+    let stats = rig.store.stats();
+    assert!(stats.iter().all(|stats| stats.events > 0), "{stats:?}");
 }
 
 async fn a_watch_tells_each_event_once_and_in_order(rig: Rig) {
@@ -349,7 +369,7 @@ async fn a_small_past_with_large_values_is_cut_at_the_byte_budget(rig: Rig) {
     }
     // The first put superseded nothing; of the others two would fit, but four are kept at least.
     let stats = rig.space().stats();
-    assert_eq!((stats.events, stats.superseded), (4, 4 * (600 << 10)));
+    assert_eq!((stats.events, stats.superseded), (4, 4 * ((600 << 10) + OVERHEAD)));
     let huge = "x".repeat(3 << 20);
     for _ in 0..3 {
         rig.put("a", &huge).await;
@@ -430,7 +450,7 @@ async fn spaces_are_told_in_figures(rig: Rig) {
     let stats = rig.store.stats();
     let things = &stats[0];
     assert_eq!((&*things.name, stats.len()), ("things", 1));
-    assert_eq!((things.records, things.bytes, things.events, things.superseded), (2, 7, 3, 5));
+    assert_eq!((things.records, things.bytes, things.events, things.superseded), (2, 7, 3, 5 + OVERHEAD));
     assert_eq!((things.snapshots, things.watches), (1, 1));
 }
 
@@ -510,6 +530,6 @@ async fn follow(store: mizzen_store::Store, end: mizzen_store::Revision) -> Vec<
 #[should_panic(expected = "a put or delete leaves a record")]
 async fn one_check_has_no_record_to_return() {
     let rig = Rig::memory(options());
-    let check = Write { space: rig.space(), key: "a".into(), expect: Expect::Absent, change: Change::Check, uses_reserve: false };
+    let check = Write::check(&rig.space(), "a", Expect::Absent);
     let _ = rig.store.commit_one(check).await;
 }

@@ -374,7 +374,13 @@ fn look_back(store: &Store, model: &Model, space: usize, back: u64) {
 
 fn options() -> Options {
     // Small enough that a run of steps sees events forgotten and logs folded.
-    let window = Bounds { min_events: 2, max_events: MAX_EVENTS, bytes: 1 << 20, seconds: u64::MAX };
+    let window = Bounds {
+        min_events: 2,
+        max_events: MAX_EVENTS,
+        bytes: 1 << 20,
+        seconds: u64::MAX,
+        ..Bounds::default()
+    };
     Options { window, fold_bytes: 600, sealer: None }
 }
 
