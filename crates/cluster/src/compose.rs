@@ -284,6 +284,8 @@ async fn furnish(
 fn keep_up(args: &ServerArgs, server: &Server, kept: &Kept, authorization: Option<(PathBuf, Vec<u8>)>) {
     tokio::spawn(expire(kept.registry.clone()));
     tokio::spawn(storage_log::report(kept.store.clone()));
+    let (registry, interval) = (kept.registry.clone(), args.storage.etcd_compaction_interval);
+    tokio::spawn(async move { registry.compact_periodically(interval).await });
     tokio::spawn(allow_migration(server.clone()));
     tokio::spawn(token_tracking::keep(server.clone()));
     if let Some(encryption) = kept.encryption.clone().filter(|_| args.encryption.is_followed()) {

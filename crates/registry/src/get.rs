@@ -5,13 +5,14 @@ use std::sync::Arc;
 use mizzen_object::{Status, Str};
 use mizzen_store::{Expect, Record, Write};
 
+use crate::fresh::too_large;
 use crate::header::{field_term, selected};
-use crate::list::too_large;
 use crate::{Key, Object, Registry, Resource, parse_version};
 
 impl Registry {
     /// The object, at least as new as `version` (empty for "the latest").
     pub async fn read(&self, resource: &Resource, key: &Key, version: &str) -> Result<Object, Status> {
+        self.wait_until_fresh(resource, parse_version(version).unwrap_or_default()).await?;
         resource.show_one(self.find(resource, key, version)?).await
     }
 

@@ -6,11 +6,13 @@
 //!
 //! Invariant: no kind is spelled here. What kinds do differently is data or a hook.
 
+mod compact;
 mod convert;
 mod create;
 mod delete;
 mod encode;
 mod follow;
+mod fresh;
 mod gate;
 mod get;
 mod header;

@@ -1,14 +1,15 @@
 //! Reading many objects: all of them, those that a selector selects, or page by page.
 //!
-//! Every page of a list shows the world as it was when the first page was asked for: the snapshot is kept as
-//! long as the store can, and when it is gone the client is told to start again.
+//! Every page of a list shows the state at the revision of the first page. The snapshot is kept until that revision is
+//! compacted, or the store needs its memory; then the client gets 410 with a token that goes on in the present.
 
 use std::sync::Arc;
 
 use mizzen_object::select::{FieldSelector, LabelSelector};
-use mizzen_object::{Cause, Details, Kind, Status, Str};
+use mizzen_object::{Kind, Status, Str};
 use mizzen_store::{Record, Revision, Snapshot};
 
+use crate::fresh::too_large;
 use crate::get::needs_others;
 use crate::header::{matches, matches_object, required_term};
 use crate::token::Token;
@@ -59,6 +60,18 @@ pub struct ListOptions {
     pub token: String,
 }
 
+impl ListOptions {
+    /// The revision that the store must have reached; 0 where any will do. What makes no sense is refused later.
+    fn revision(&self) -> u64 {
+        match self.token.as_str() {
+            "" => parse_version(&self.version).unwrap_or_default(),
+            token => {
+                Token::decode(token).ok().and_then(|token| token.version.try_into().ok()).unwrap_or_default()
+            }
+        }
+    }
+}
+
 /// Objects, and how to go on.
 pub struct List {
     /// The objects, in the order of their keys.
@@ -77,6 +90,7 @@ pub struct List {
 impl Registry {
     /// Lists objects.
     pub async fn read_list(&self, resource: &Resource, options: &ListOptions) -> Result<List, Status> {
+        self.wait_until_fresh(resource, options.revision()).await?;
         let start = self.start(resource, options)?;
         let (limit, after) = start.bounds(options);
         let found =
@@ -121,9 +135,8 @@ impl Registry {
             Match::NotOlderThan => false,
         };
         if exact {
-            let snapshot = snapshot_at(resource, Revision(wanted)).ok_or_else(|| {
-                Status::expired("The provided resource version has been compacted or is not available.")
-            })?;
+            let snapshot = snapshot_at(resource, Revision(wanted))
+                .ok_or_else(|| Status::expired("The resourceVersion for the provided list is too old."))?;
             return Ok(Start::new(snapshot, Revision(wanted)));
         }
         let snapshot = resource.space().snapshot();
@@ -168,7 +181,7 @@ impl Registry {
     ) {
         resource.space().retain(&start.snapshot);
         if options.selection.is_everything() {
-            let before = start.left.unwrap_or_else(|| start.snapshot.count(prefix));
+            let before = start.left.unwrap_or_else(|| start.count_left(prefix));
             list.remaining = Some(before.saturating_sub(list.items.len()));
         }
         let last = list.items.last().and_then(|object| object.record()).map(|record| record.key.as_ref());
@@ -191,6 +204,14 @@ struct Start {
 impl Start {
     fn new(snapshot: Snapshot, version: Revision) -> Start {
         Start { snapshot, version, after: None, left: None, unlimited: false }
+    }
+
+    /// How many objects there are from the beginning of the page on.
+    fn count_left(&self, prefix: &str) -> usize {
+        match &self.after {
+            None => self.snapshot.count(prefix),
+            Some(after) => self.snapshot.range(prefix, Some(&format!("{prefix}{after}"))).count(),
+        }
     }
 
     /// How many objects a page has, and the key after which it begins.
@@ -281,21 +302,6 @@ fn select(
     match required_term(resource.stored(), labels, fields) {
         Some(term) => take(&mut snapshot.with_term(&term, &prefix, after)),
         None => take(&mut snapshot.range(&prefix, after)),
-    }
-}
-
-/// 504: the world has not come that far.
-pub(crate) fn too_large(wanted: u64, latest: Revision) -> Status {
-    let message = format!("Too large resource version: {wanted}, current: {latest}");
-    let cause = Cause {
-        reason: "ResourceVersionTooLarge".into(),
-        message: "Too large resource version".into(),
-        field: String::new(),
-    };
-    Status {
-        details: Some(Box::new(Details { causes: vec![cause], ..Details::default() })),
-        retry_after: Some(1),
-        ..Status::failure(504, "Timeout", message)
     }
 }
 

@@ -68,6 +68,9 @@ impl Registry {
     pub async fn watch(&self, resource: &Resource, options: WatchOptions) -> Result<Watch, Status> {
         let WatchOptions { selection, version, initial } = options;
         let wanted = parse_version(&version).map_err(|error| Status::unknown(error.named()))?;
+        if initial == Some(true) {
+            self.wait_until_fresh(resource, wanted).await?;
+        }
         let tell_all = initial.unwrap_or(wanted == 0);
         let latest = self.store.revision();
         let snapshot = resource.space().snapshot();

@@ -7,19 +7,49 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use tokio::sync::watch;
+
 use crate::{Revision, lock};
 
 #[derive(Debug)]
 pub(crate) struct Ledger {
     gate: RwLock<()>,
     revision: AtomicU64,
+    /// What was before this revision cannot be read any more, in any space.
+    compacted: AtomicU64,
+    /// Rings when the revision has moved.
+    bell: watch::Sender<()>,
     /// Nothing before this is remembered, in any space.
     pub(crate) opened: Revision,
 }
 
 impl Ledger {
     pub(crate) fn new(revision: Revision, opened: Revision) -> Ledger {
-        Ledger { gate: RwLock::default(), revision: AtomicU64::new(revision.0), opened }
+        Ledger {
+            gate: RwLock::default(),
+            revision: AtomicU64::new(revision.0),
+            compacted: AtomicU64::default(),
+            bell: watch::Sender::default(),
+            opened,
+        }
+    }
+
+    /// Waits until readers can see `revision`.
+    pub(crate) async fn reached(&self, revision: Revision) {
+        // Subscribed before looking, so that a ring during the look is not missed.
+        let mut bell = self.bell.subscribe();
+        while self.revision() < revision {
+            bell.changed().await.expect("the bell is held by this ledger");
+        }
+    }
+
+    pub(crate) fn compact(&self, revision: Revision) {
+        self.compacted.fetch_max(revision.0, Ordering::AcqRel);
+    }
+
+    /// The oldest revision that can be read.
+    pub(crate) fn compacted(&self) -> Revision {
+        Revision(self.compacted.load(Ordering::Acquire))
     }
 
     /// The latest revision that readers can see.
@@ -34,19 +64,21 @@ impl Ledger {
 
     /// Holds off readers, for as long as it takes to swap a few pointers.
     pub(crate) fn turn(&self) -> Turn<'_> {
-        Turn { ledger: self, _gate: lock::write(&self.gate) }
+        Turn { ledger: self, gate: lock::write(&self.gate) }
     }
 }
 
 /// The gate, held for publishing.
 pub(crate) struct Turn<'a> {
     ledger: &'a Ledger,
-    _gate: RwLockWriteGuard<'a, ()>,
+    gate: RwLockWriteGuard<'a, ()>,
 }
 
 impl Turn<'_> {
     /// Everything up to `revision` is in place.
     pub(crate) fn advance(self, revision: Revision) {
         self.ledger.revision.store(revision.0, Ordering::Release);
+        drop(self.gate);
+        self.ledger.bell.send_replace(());
     }
 }

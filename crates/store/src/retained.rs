@@ -3,8 +3,8 @@
 //! A page's continue token names a revision. While its snapshot is kept here the next page costs what the first
 //! did, however much was written in between; once it has gone the window may still rebuild it.
 //!
-//! Invariant: at most `MAX_SNAPSHOTS` per space, and together they keep alive at most `MAX_SUPERSEDED` bytes of
-//! values that are no longer live and of trees that are no longer current. No clock is needed: a space that nobody writes to keeps nothing extra alive.
+//! Invariant: at most `MAX_SNAPSHOTS` per space, the latest; together they keep alive at most `MAX_SUPERSEDED` bytes of
+//! values that are no longer live and of trees that are no longer current. Reading one does not keep it longer: it goes when its revision is compacted.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(crate) const MAX_SNAPSHOTS: usize = 64;
 /// What the past may cost a space in memory beside its window.
 pub(crate) const MAX_SUPERSEDED: u64 = 64 << 20;
 
-/// The least recently used is in front.
+/// The oldest is in front.
 #[derive(Debug, Default)]
 pub(crate) struct Retained {
     snapshots: VecDeque<Snapshot>,
@@ -30,24 +30,28 @@ impl Retained {
     }
 
     pub(crate) fn keep(&mut self, snapshot: &Snapshot) {
-        let known = self.snapshots.iter().position(|kept| kept.revision() == snapshot.revision());
-        let at = match known.and_then(|known| self.snapshots.remove(known)) {
-            Some(kept) => kept.at().max(snapshot.at()),
-            None => snapshot.at(),
-        };
-        self.snapshots.push_back(Snapshot::new(snapshot.state().clone(), at));
+        let same = |kept: &&mut Snapshot| kept.revision() == snapshot.revision();
+        if let Some(known) = self.snapshots.iter_mut().find(same) {
+            if known.at() < snapshot.at() {
+                *known = snapshot.clone();
+            }
+            return;
+        }
+        self.snapshots.push_back(snapshot.clone());
         if self.snapshots.len() > MAX_SNAPSHOTS {
             self.snapshots.pop_front();
         }
     }
 
     /// A kept snapshot that shows the space as it was at `revision`.
-    pub(crate) fn find(&mut self, revision: Revision) -> Option<Snapshot> {
-        let shows = |kept: &Snapshot| kept.revision() <= revision && revision <= kept.at();
-        let found = self.snapshots.iter().position(shows)?;
-        let snapshot = self.snapshots.remove(found)?;
-        self.snapshots.push_back(snapshot.clone());
-        Some(Snapshot::new(snapshot.state().clone(), revision))
+    pub(crate) fn find(&self, revision: Revision) -> Option<Snapshot> {
+        let shows = |kept: &&Snapshot| kept.revision() <= revision && revision <= kept.at();
+        self.snapshots.iter().find(shows).map(|kept| Snapshot::new(kept.state().clone(), revision))
+    }
+
+    /// Lets go of snapshots that show nothing from `revision` on.
+    pub(crate) fn compact(&mut self, revision: Revision) {
+        self.snapshots.retain(|kept| kept.at() >= revision);
     }
 
     /// Lets go of the oldest snapshots where they have become expensive, now that `state` is current.

@@ -80,11 +80,15 @@ impl Space {
     }
 
     /// The space as it was at `revision`: from a retained snapshot, or by undoing what happened since, which costs
-    /// in proportion to that. A revision that is yet to come shows the present.
+    /// in proportion to that. A revision that is yet to come shows the present; one that was compacted is gone.
     pub fn snapshot_at(&self, revision: Revision) -> Result<Snapshot, Expired> {
         let now = self.snapshot();
         if revision >= now.at() {
             return Ok(now);
+        }
+        let oldest = self.0.ledger.compacted();
+        if revision < oldest {
+            return Err(Expired { asked: revision, oldest });
         }
         if revision >= now.revision() {
             return Ok(Snapshot::new(now.state().clone(), revision));
@@ -98,8 +102,8 @@ impl Space {
     }
 
     /// Keeps `snapshot` for [`snapshot_at`](Self::snapshot_at), so that a list read in pages costs nothing extra
-    /// per page. A space keeps the 64 that were used last, while they hold at most 64 MiB of values that are no
-    /// longer live.
+    /// per page. A space keeps the latest 64 until they are compacted, while they hold at most 64 MiB of values that are
+    /// no longer live.
     pub fn retain(&self, snapshot: &Snapshot) {
         lock::hold(&self.0.retained).keep(snapshot);
     }
@@ -174,6 +178,11 @@ impl Space {
     /// Forgets events up to `old`, but for as many as are always kept.
     pub(crate) fn forget(&self, old: Revision) {
         lock::write(&self.0.live).window.forget(old);
+    }
+
+    /// Lets go of snapshots that only show what was before `revision`.
+    pub(crate) fn compact(&self, revision: Revision) {
+        lock::hold(&self.0.retained).compact(revision);
     }
 
     /// The bytes that only the window keeps alive.

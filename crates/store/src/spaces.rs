@@ -64,6 +64,12 @@ impl Spaces {
         }
     }
 
+    /// Lets go of all that can only be read at revisions before `revision`.
+    pub(crate) fn compact(&self, revision: Revision) {
+        self.ledger.compact(revision);
+        self.all().iter().for_each(|space| space.compact(revision));
+    }
+
     /// Lets those windows that hold the most forget, until all together hold no more than they may.
     pub(crate) fn bound_windows(&self) {
         let mut windows: Vec<_> = self.all().into_iter().map(|space| (space.window_bytes(), space)).collect();
@@ -80,6 +86,7 @@ impl Spaces {
     pub(crate) fn fork(&self) -> Spaces {
         let _gate = self.ledger.still();
         let fork = Spaces::new(self.ledger.revision(), self.ledger.opened, self.bounds);
+        fork.ledger.compact(self.ledger.compacted());
         let forked = lock::read(&self.by_name)
             .iter()
             .map(|(name, space)| (name.clone(), space.fork(&fork.ledger)))

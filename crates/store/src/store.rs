@@ -105,6 +105,17 @@ impl Store {
         self.0.spaces.ledger().revision()
     }
 
+    /// Waits until readers can see `revision`, however long that takes.
+    pub async fn reached(&self, revision: Revision) {
+        self.0.spaces.ledger().reached(revision).await;
+    }
+
+    /// Lets nobody read what was before `revision`: [`Space::snapshot_at`] answers [`Expired`](crate::Expired) for it.
+    /// Watches go on as far as their window reaches.
+    pub fn compact_history(&self, revision: Revision) {
+        self.0.spaces.compact(revision);
+    }
+
     /// Commits a transaction: all of it, durably and under one revision, or none of it. Returns the record of each
     /// put and delete, in order. A transaction of checks alone takes no revision.
     ///

@@ -51,8 +51,8 @@ pub(crate) async fn watch(call: &Call<'_>) -> Result<Answer, Status> {
             stream.held = held;
             stream
         }
-        // Kubernetes: a version that is no more is told in the stream, not by the status code.
-        Err(status) if status.code == 410 => Stream::failed(server, writer, lasts, &status),
+        // Kubernetes: a version that is no more, or not yet, is told in the stream, not by the status code.
+        Err(status) if matches!(status.code, 410 | 504) => Stream::failed(server, writer, lasts, &status),
         Err(status) => return Err(status),
     };
     Ok(answer::answer(200, stream_type(*accept), Body::stream(stream)))

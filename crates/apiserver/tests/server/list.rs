@@ -1,12 +1,14 @@
 //! Lists in pages and lists of the past.
 
 use std::io::Read as _;
+use std::time::Duration;
 
 use bytes::Bytes;
 use flate2::read::GzDecoder;
 use http_body_util::BodyExt as _;
 use mizzen_apiserver::User;
 use mizzen_object::{json, proto};
+use tokio::time::Instant;
 
 use crate::rig::{CONFIG_MAPS, Reply, Rig};
 
@@ -44,7 +46,7 @@ async fn a_token_that_was_tampered_with_is_refused() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_version_can_be_matched_exactly_or_at_least() {
     let rig = Rig::new().await;
     let version = rig.make("a", "").await.version();
@@ -138,4 +140,117 @@ async fn a_long_list_is_the_same_compressed_and_plain_and_in_every_form() {
         let message = proto::decode_object(&one).unwrap().raw;
         assert!(unknown.raw.windows(message.len()).any(|window| window == message), "{name}");
     }
+}
+
+/// Everything that reads at least at a version, and the path by which it does.
+fn reads_at(version: u64) -> Vec<String> {
+    let token = base64(&format!(r#"{{"v":"meta.k8s.io/v1","rv":{version},"start":"a\u0000"}}"#));
+    vec![
+        format!("{CONFIG_MAPS}/a?resourceVersion={version}"),
+        format!("{CONFIG_MAPS}/missing?resourceVersion={version}"),
+        format!("{CONFIG_MAPS}?resourceVersion={version}"),
+        format!("{CONFIG_MAPS}?resourceVersion={version}&limit=1"),
+        format!("{CONFIG_MAPS}?resourceVersion={version}&resourceVersionMatch=Exact"),
+        format!("{CONFIG_MAPS}?resourceVersion={version}&resourceVersionMatch=NotOlderThan"),
+        format!("{CONFIG_MAPS}?continue={token}"),
+    ]
+}
+
+fn base64(text: &str) -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(text)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_does_not_come_is_waited_for_three_seconds() {
+    let rig = Rig::new().await;
+    let current = rig.make("a", "").await.version();
+    for path in reads_at(current + 5) {
+        let began = Instant::now();
+        let refused = rig.get(&path).await.expect(504);
+        assert_eq!(began.elapsed(), Duration::from_secs(3), "{path}");
+        let message = format!("Timeout: Too large resource version: {}, current: {current}", current + 5);
+        assert_eq!(refused.message(), message, "{path}");
+        assert_eq!(refused.body.at("details.retryAfterSeconds").int(), 1);
+        let cause = &refused.body.at("details.causes").list()[0];
+        assert_eq!(cause["reason"].str(), "ResourceVersionTooLarge");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_comes_is_answered_at_once() {
+    let rig = Rig::new().await;
+    let current = rig.make("a", "").await.version();
+    let n_reads = reads_at(0).len();
+    for read in 0..n_reads {
+        let began = Instant::now();
+        let path = reads_at(current + 1 + read as u64)[read].clone();
+        let name = format!("b{read}");
+        let (reply, _) = tokio::join!(rig.get(&path), rig.make(&name, ""));
+        reply.expect(if path.contains("missing") { 404 } else { 200 });
+        assert!(began.elapsed() < Duration::from_secs(1), "{path}");
+    }
+}
+
+/// Kubernetes: events have no watch cache.
+#[tokio::test(start_paused = true)]
+async fn events_of_the_future_are_refused_at_once() {
+    let rig = Rig::new().await;
+    let began = Instant::now();
+    let refused = rig.get("/api/v1/namespaces/default/events?resourceVersion=1000000").await.expect(504);
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    assert!(refused.body.at("details.retryAfterSeconds").is_null());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_continue_token_expires_with_compaction_however_often_it_is_used() {
+    const INTERVAL: Duration = Duration::from_secs(300);
+    let rig = Rig::new().await;
+    let registry = rig.server.registry().clone();
+    tokio::spawn(async move { registry.compact_periodically(INTERVAL).await });
+    for name in ["a", "b", "c", "d", "e"] {
+        rig.make(name, "").await;
+    }
+    let first = rig.get(&format!("{CONFIG_MAPS}?limit=2")).await.expect(200);
+    let next = format!("{CONFIG_MAPS}?limit=2&continue={}", first.body.at("metadata.continue").str());
+    let exact = format!("{CONFIG_MAPS}?resourceVersion={}&resourceVersionMatch=Exact", first.version());
+    rig.make("a2", "").await;
+    // It is good for one interval at least.
+    for _ in 0..9 {
+        rig.get(&next).await.expect(200);
+        tokio::time::sleep(INTERVAL / 10).await;
+    }
+    rig.make("c2", "").await;
+    tokio::time::sleep(INTERVAL / 5).await;
+    assert_eq!(rig.get(&next).await.expect(200).names(), ["c", "d"], "the first compaction only looks");
+    rig.get(&exact).await.expect(200);
+    tokio::time::sleep(INTERVAL).await;
+    let expired = rig.get(&next).await.expect(410);
+    assert_eq!(expired.body["reason"].str(), "Expired");
+    assert!(expired.message().contains("use the continue token in this response"), "{}", expired.message());
+    let message = "The resourceVersion for the provided list is too old.";
+    assert_eq!(rig.get(&exact).await.expect(410).message(), message);
+
+    // Who can live with that goes on in the present.
+    let onward = expired.body.at("metadata.continue").str().to_string();
+    let page = rig.get(&format!("{CONFIG_MAPS}?limit=2&continue={onward}")).await.expect(200);
+    assert_eq!(
+        (page.names(), page.body.at("metadata.remainingItemCount").int()),
+        (vec!["c".into(), "c2".into()], 2)
+    );
+    let last = page.body.at("metadata.continue").str();
+    let page = rig.get(&format!("{CONFIG_MAPS}?limit=2&continue={last}")).await.expect(200);
+    assert_eq!(page.names(), ["d", "e"]);
+    assert_eq!(page.body.at("metadata.continue").str(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_an_interval_nothing_is_compacted() {
+    let rig = Rig::new().await;
+    let version = rig.make("a", "").await.version();
+    rig.make("b", "").await;
+    rig.server.registry().compact_periodically(Duration::ZERO).await;
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    let exact = format!("{CONFIG_MAPS}?resourceVersion={version}&resourceVersionMatch=Exact");
+    assert_eq!(rig.get(&exact).await.expect(200).names(), ["a"]);
 }

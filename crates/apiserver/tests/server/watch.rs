@@ -1,5 +1,9 @@
 //! What a watcher is told, and in which order.
 
+use std::time::Duration;
+
+use tokio::time::Instant;
+
 use crate::rig::{CONFIG_MAPS, Rig};
 
 #[tokio::test(start_paused = true)]
@@ -113,4 +117,49 @@ async fn a_stopping_server_ends_its_watches() {
     assert_eq!(events.next_name().await, "end");
     rig.get("/readyz").await.expect(500);
     rig.get("/livez").await.expect(200);
+}
+
+const WATCH_LIST: &str =
+    "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+
+#[tokio::test(start_paused = true)]
+async fn initial_events_of_a_version_that_does_not_come_end_in_an_error() {
+    let rig = Rig::new().await;
+    let current = rig.make("a", "").await.version();
+    let began = Instant::now();
+    let mut events = rig.watch(&format!("{CONFIG_MAPS}?{WATCH_LIST}&resourceVersion={}", current + 9)).await;
+    assert_eq!(began.elapsed(), Duration::from_secs(3));
+    let event = events.next().await.expect("an event");
+    assert_eq!((event["type"].str(), event.at("object.code").int()), ("ERROR", 504));
+    assert_eq!(
+        event.at("object.message").str(),
+        format!("Timeout: Too large resource version: {}, current: {current}", current + 9)
+    );
+    assert_eq!(events.next_name().await, "end");
+}
+
+#[tokio::test(start_paused = true)]
+async fn initial_events_of_a_version_that_comes_are_sent_at_once() {
+    let rig = Rig::new().await;
+    let current = rig.make("a", "").await.version();
+    let path = format!("{CONFIG_MAPS}?{WATCH_LIST}&resourceVersion={}", current + 1);
+    let began = Instant::now();
+    let (mut events, _) = tokio::join!(rig.watch(&path), rig.make("b", ""));
+    assert!(began.elapsed() < Duration::from_secs(1));
+    for expected in ["ADDED a", "ADDED b", "BOOKMARK "] {
+        assert_eq!(events.next_name().await, expected);
+    }
+}
+
+/// Kubernetes: only initial events wait; other watches begin, and tell what comes after the version.
+#[tokio::test(start_paused = true)]
+async fn a_watch_of_the_future_begins_at_once_and_tells_what_comes_after() {
+    let rig = Rig::new().await;
+    let current = rig.make("a", "").await.version();
+    let began = Instant::now();
+    let mut events = rig.watch(&format!("{CONFIG_MAPS}?watch=1&resourceVersion={}", current + 1)).await;
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    rig.make("b", "").await;
+    rig.make("c", "").await;
+    assert_eq!(events.next_name().await, "ADDED c");
 }

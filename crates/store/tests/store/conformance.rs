@@ -42,6 +42,8 @@ conforms!(
     a_snapshot_does_not_change,
     an_older_state_is_rebuilt_from_the_window,
     a_retained_snapshot_outlives_the_window,
+    a_compacted_revision_is_gone_however_often_it_was_read,
+    a_revision_to_come_is_waited_for,
     a_watch_tells_each_event_once_and_in_order,
     a_watch_of_a_transaction_is_not_split,
     a_watch_waits_for_the_next_event,
@@ -268,6 +270,41 @@ async fn a_retained_snapshot_outlives_the_window(rig: Rig) {
         space.retain(&space.snapshot());
     }
     assert!(space.snapshot_at(first_page.at()).is_err(), "64 others were taken since");
+}
+
+async fn a_compacted_revision_is_gone_however_often_it_was_read(rig: Rig) {
+    rig.put("a", "1").await;
+    let (space, other) = (rig.space(), rig.store.space("others"));
+    let first = space.snapshot();
+    space.retain(&first);
+    rig.put("a", "2").await;
+    let second = space.snapshot().at();
+    rig.put("a", "3").await;
+    for _ in 0..3 {
+        assert_eq!(dump(&space.snapshot_at(first.at()).unwrap()), ["a=1"]);
+    }
+    rig.store.compact_history(second);
+    let expired = Expired { asked: first.at(), oldest: second };
+    assert_eq!(space.snapshot_at(first.at()).unwrap_err(), expired);
+    assert_eq!(other.snapshot_at(first.at()).unwrap_err(), expired, "one that nobody ever wrote to");
+    assert_eq!(
+        dump(&space.snapshot_at(second).unwrap()),
+        ["a=2"],
+        "the compacted revision itself can be read"
+    );
+    assert_eq!(space.stats().snapshots, 1);
+    // What was compacted stays so.
+    rig.store.compact_history(at(1));
+    assert_eq!(space.snapshot_at(first.at()).unwrap_err(), expired);
+    assert_eq!(rig.store.fork().space("things").snapshot_at(first.at()).unwrap_err(), expired);
+    assert!(space.watch(first.at()).is_ok(), "watches go by the window");
+}
+
+async fn a_revision_to_come_is_waited_for(rig: Rig) {
+    let next = rig.store.revision().next();
+    rig.store.reached(rig.store.revision()).await;
+    let (reached, record) = tokio::join!(rig.store.reached(next), rig.put("a", "1"));
+    assert_eq!(((), next), (reached, record.revision));
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ mod proxy_headers;
 mod service_accounts;
 mod services;
 mod serving;
+mod storage;
 mod trust;
 
 use std::net::IpAddr;
@@ -30,6 +31,7 @@ use fairness::FairnessArgs;
 use service_accounts::ServiceAccountArgs;
 use services::ServiceArgs;
 use serving::ServingArgs;
+use storage::StorageArgs;
 use trust::TrustArgs;
 
 /// The name of the admin's kubeconfig in a data directory.
@@ -78,6 +80,8 @@ pub struct ServerArgs {
     pub serving: ServingArgs,
     #[command(flatten)]
     pub services: ServiceArgs,
+    #[command(flatten)]
+    pub storage: StorageArgs,
 }
 
 impl ServerArgs {

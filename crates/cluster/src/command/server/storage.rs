@@ -1,0 +1,16 @@
+//! How long is the past kept?
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::authentication::duration;
+
+/// The arguments of storage.
+#[derive(Args, Clone)]
+pub struct StorageArgs {
+    /// Compact every so often what was superseded one interval before; 0 never compacts. Continue tokens and exact
+    /// resource versions are valid for one to two intervals
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "5m0s")]
+    pub etcd_compaction_interval: Duration,
+}
