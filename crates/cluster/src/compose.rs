@@ -15,7 +15,7 @@ use mizzen_apiserver::{Admission, Http, Identity, Options, PluginError, Plugins,
 use mizzen_object::address::Block;
 use mizzen_registry::Registry;
 use mizzen_scheduler::Configuration;
-use mizzen_store::{OpenError, Sealer, Store};
+use mizzen_store::{OpenError, Revision, Sealer, Store};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
@@ -226,12 +226,14 @@ impl Kept {
         let encryption = args.encryption.encryption().await?;
         let store = open(directory, encryption.clone()).await?;
         let registry = Registry::new(store.clone(), Arc::new(WallClock), Arc::new(SystemRandom));
+        let has_data = store.revision() > Revision::FIRST;
         let authority = match directory {
+            Some(directory) if has_data => Authority::open_existing(directory)?,
             Some(directory) => Authority::open(directory)?,
             None => Authority::in_memory()?,
         };
         let front_proxy = Authority::front_proxy(directory)?;
-        let token_key = Arc::new(args.service_accounts.signer(directory)?);
+        let token_key = Arc::new(args.service_accounts.signer(directory, has_data)?);
         Ok(Kept { encryption, store, registry, authority: Arc::new(authority), front_proxy, token_key })
     }
 }

@@ -88,6 +88,18 @@ pub enum PkiError {
         /// What is wrong with it.
         detail: String,
     },
+    /// A file that was made with the data is gone, and a new one would not do.
+    #[error(
+        "{} is missing beside existing data: with a new one nothing that was signed with the old one would be valid; \
+         restore it from a backup, or {remedy}",
+        .path.display()
+    )]
+    Missing {
+        /// The file.
+        path: PathBuf,
+        /// What else can be done.
+        remedy: String,
+    },
     /// Signing failed.
     #[error("cannot make certificates: {0}")]
     Sign(#[from] rcgen::Error),
@@ -122,6 +134,14 @@ impl Authority {
     /// The authority of a data directory, made if there is none.
     pub fn open(directory: &Path) -> Result<Authority, PkiError> {
         open(directory, "ca", CLIENTS)
+    }
+
+    /// The authority of a data directory that is in use, which must have one.
+    pub fn open_existing(directory: &Path) -> Result<Authority, PkiError> {
+        let remedy = "begin with an empty data directory";
+        require(&directory.join("ca.crt"), remedy)?;
+        require(&directory.join("ca.key"), remedy)?;
+        Authority::open(directory)
     }
 
     /// The authority of two files, which somebody else keeps.
@@ -183,6 +203,14 @@ impl Authority {
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, &self.issuer)?;
         Ok(Signed { certificate: certificate.pem(), key: key.serialize_pem() })
+    }
+}
+
+/// Refuses to make a file anew that was made with the data beside it.
+pub fn require(path: &Path, remedy: impl Into<String>) -> Result<(), PkiError> {
+    match path.exists() {
+        true => Ok(()),
+        false => Err(PkiError::Missing { path: path.into(), remedy: remedy.into() }),
     }
 }
 

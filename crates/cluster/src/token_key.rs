@@ -20,7 +20,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::pki::der::{BIT_STRING, NULL, OBJECT_IDENTIFIER, SEQUENCE, wrap};
 use crate::pki::key::{ON_CURVE, RSA, pkcs8};
-use crate::pki::{PkiError, make_private, read_key, write_private};
+use crate::pki::{PkiError, make_private, read_key, require, write_private};
 
 /// The curves that can be signed with, and what DER calls them.
 const CURVES: [(&EcdsaSigningAlgorithm, &[u8]); 2] = [
@@ -55,6 +55,18 @@ impl TokenKey {
         }
         make_private(&file)?;
         TokenKey::read(&file)
+    }
+
+    /// The key of a data directory that is in use, which must have one.
+    pub fn open_existing(directory: &Path) -> Result<TokenKey, PkiError> {
+        let file = directory.join("sa.key");
+        let remedy = format!(
+            "name the key with --service-account-signing-key-file, or give up all issued tokens and make a new one: \
+             openssl ecparam -name prime256v1 -genkey -noout -out {}",
+            file.display()
+        );
+        require(&file, remedy)?;
+        TokenKey::open(directory)
     }
 
     /// The key in a file.
@@ -180,6 +192,16 @@ mod tests {
         assert!(!TokenKey::in_memory().unwrap().verify("ES256", b"message", &signature));
         let mode = std::fs::metadata(directory.path().join("sa.key")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_key_that_is_missing_beside_data_is_not_made_anew() {
+        let directory = tempfile::tempdir().unwrap();
+        let error = TokenKey::open_existing(directory.path()).unwrap_err().to_string();
+        assert!(error.contains("sa.key is missing") && error.contains("restore it"), "{error}");
+        assert!(!directory.path().join("sa.key").exists());
+        let first = TokenKey::open(directory.path()).unwrap();
+        assert_eq!(TokenKey::open_existing(directory.path()).unwrap().key_id(), first.key_id());
     }
 
     /// The same key in each form, what kind of signature it makes, and its id as OpenSSL computes it.

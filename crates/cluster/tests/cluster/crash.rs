@@ -288,6 +288,24 @@ async fn check_damage(damage: impl FnOnce(&mut Vec<u8>)) {
     assert_eq!(fs::read(&log).unwrap(), bytes);
 }
 
+#[tokio::test]
+async fn a_key_that_is_missing_beside_data_is_not_made_anew() {
+    let home = Home::on_disk();
+    home.start().await.stop().await;
+    for (name, remedy) in
+        [("sa.key", "--service-account-signing-key-file"), ("ca.crt", "backup"), ("ca.key", "backup")]
+    {
+        let file = home.data_dir().join(name);
+        let kept = fs::read(&file).unwrap();
+        fs::remove_file(&file).unwrap();
+        let named = format!("{} is missing beside existing data", file.display());
+        check_refused(home.fail_to_start(0).await, &[&named, remedy]);
+        assert!(!file.exists());
+        fs::write(&file, kept).unwrap();
+    }
+    home.start().await.stop().await;
+}
+
 fn log_file(home: &Home) -> PathBuf {
     let files = fs::read_dir(home.data_dir()).unwrap().map(|entry| entry.unwrap().path());
     files.filter(|path| path.extension().is_some_and(|extension| extension == "log")).max().expect("a log")

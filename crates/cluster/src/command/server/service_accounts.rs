@@ -44,10 +44,11 @@ pub struct ServiceAccountArgs {
 }
 
 impl ServiceAccountArgs {
-    /// The key that signs.
-    pub fn signer(&self, directory: Option<&Path>) -> Result<TokenKey, ComposeError> {
+    /// The key that signs. One is made in a directory that has no data yet.
+    pub fn signer(&self, directory: Option<&Path>, has_data: bool) -> Result<TokenKey, ComposeError> {
         Ok(match (&self.service_account_signing_key_file, directory) {
             (Some(file), _) => TokenKey::read(file)?,
+            (None, Some(directory)) if has_data => TokenKey::open_existing(directory)?,
             (None, Some(directory)) => TokenKey::open(directory)?,
             (None, None) => TokenKey::in_memory()?,
         })
