@@ -7,6 +7,7 @@ mod capacity;
 mod claim;
 mod class;
 mod device;
+mod expression;
 mod parts;
 mod slice;
 mod status;

@@ -3,6 +3,7 @@
 use mizzen_object::validate::{field, meta, names};
 use mizzen_object::{Path, Value, Violations, json};
 
+use super::expression;
 use crate::groups::rules;
 
 /// Every item of a list that is not too long.
@@ -135,7 +136,7 @@ pub(super) fn selectors(selectors: &Value, path: &Path, violations: &mut Violati
             Some(cel) if cel["expression"].str().len() > MAX_EXPRESSION => {
                 violations.too_long(path.child("expression"), MAX_EXPRESSION);
             }
-            Some(_) => {}
+            Some(cel) => expression::validate(cel["expression"].str(), &path.child("expression"), violations),
         }
     });
 }
