@@ -193,6 +193,9 @@ pub(crate) fn check_kind(kind: &Kind, object: &Value) -> Result<(), Status> {
     if violations.is_empty() {
         return Ok(());
     }
-    let said = GroupVersionKind { kind: object["kind"].str().into(), ..kind.gvk.clone() };
+    let api_version = object["apiVersion"].str();
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let kind = object["kind"].str().into();
+    let said = GroupVersionKind { group: group.into(), version: version.into(), kind };
     Err(Status::invalid(&said, object["metadata"]["name"].str(), &violations))
 }

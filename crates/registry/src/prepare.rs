@@ -56,7 +56,9 @@ pub(crate) fn reset_for_update(kind: &Kind, action: Action, new: &mut Value, old
     match action {
         Action::Status => {
             keep_all_but_status(new, old);
-            if kind.rules.status_keeps_metadata {
+            if kind.rules.loose {
+                keep_identity(new, old);
+            } else if kind.rules.status_keeps_metadata {
                 for field in ["labels", "annotations", "finalizers", "ownerReferences"] {
                     keep(new.entry("metadata"), &old["metadata"], field);
                 }
@@ -77,6 +79,16 @@ pub(crate) fn reset_for_update(kind: &Kind, action: Action, new: &mut Value, old
     keep(meta, old, "generation");
     meta.remove("selfLink");
     schema::canonical(&kind.root, new);
+}
+
+/// Kubernetes: of a custom object that comes through `/status`, nothing but the status and who owns it counts
+/// (apiextensions-apiserver/pkg/registry/customresource/status_strategy.go).
+fn keep_identity(new: &mut Value, old: &Value) {
+    let owners = new["metadata"]["managedFields"].clone();
+    for field in ["kind", "apiVersion", "metadata"] {
+        keep(new, old, field);
+    }
+    new.entry("metadata").set("managedFields", owners);
 }
 
 /// Counts a change of what the user wants.

@@ -29,12 +29,12 @@ impl Token {
     /// Reads a token; the error is worded for the client.
     pub(crate) fn decode(text: &str) -> Result<Token, String> {
         let refuse = |problem: String| format!("continue key is not valid: {problem}");
-        let plain = text.trim_end_matches('=');
-        let bytes = URL_SAFE_NO_PAD.decode(plain).map_err(|error| refuse(base64_problem(error)))?;
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|error| refuse(base64_problem(error)))?;
         let token = json::parse(&bytes).map_err(|error| refuse(error.to_string()))?;
+        check_types(&token).map_err(refuse)?;
         if token["v"].str() != "meta.k8s.io/v1" {
             let version = token["v"].str();
-            return Err(refuse(format!("server does not recognize this encoded version {version:?}")));
+            return Err(refuse(format!("server does not recognize this encoded version {version}")));
         }
         let (version, start) = (token["rv"].int(), token["start"].str());
         if version == 0 {
@@ -43,13 +43,46 @@ impl Token {
         if start.is_empty() {
             return Err(refuse("encoded start key empty (version meta.k8s.io/v1)".into()));
         }
-        // A key has one or two parts; whoever writes others is looking for a way out of the list.
-        if start.trim_end_matches('\0').split('/').any(|part| matches!(part, "" | "." | "..")) {
+        // A key is clean; another one leads out of the list.
+        let key = start.strip_prefix('/').unwrap_or(start);
+        if key.trim_end_matches('\0').split('/').any(|part| matches!(part, "" | "." | "..")) {
             return Err(refuse(start.to_string()));
         }
         let left = token["n"].as_int().and_then(|left| usize::try_from(left).ok());
-        Ok(Token { version, after: start.trim_end_matches('\0').into(), left })
+        Ok(Token { version, after: key.trim_end_matches('\0').into(), left })
     }
+}
+
+/// Whether Go could read the token into its struct.
+fn check_types(token: &Value) -> Result<(), String> {
+    let type_of = |field: &str| match field {
+        "v" | "start" => Some("string"),
+        "rv" => Some("int64"),
+        _ => None,
+    };
+    match token {
+        Value::Map(_) | Value::Null => {}
+        other => {
+            let word = other.go_word();
+            return Err(format!("json: cannot unmarshal {word} into Go value of type storage.continueToken"));
+        }
+    }
+    for (field, value) in token.entries() {
+        let fits = match (type_of(field), value) {
+            (None, _)
+            | (_, Value::Null)
+            | (Some("string"), Value::String(_))
+            | (Some("int64"), Value::Int(_)) => true,
+            _ => false,
+        };
+        if let Some(go_type) = type_of(field).filter(|_| !fits) {
+            let word = value.go_word();
+            return Err(format!(
+                "json: cannot unmarshal {word} into Go struct field continueToken.{field} of type {go_type}"
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn base64_problem(error: base64::DecodeError) -> String {
@@ -73,5 +106,34 @@ mod tests {
         let token = Token { version: 42, after: "ns/name".into(), left: Some(7) };
         assert_eq!(Token::decode(&token.encode()), Ok(token));
         assert!(Token::decode("%%").unwrap_err().starts_with("continue key is not valid"));
+    }
+
+    #[test]
+    fn a_token_of_another_make_is_refused_in_upstreams_words() {
+        for (token, expected) in [
+            (
+                r#"{"v":"meta.k8s.io/v2","rv":1,"start":"a"}"#,
+                "server does not recognize this encoded version meta.k8s.io/v2",
+            ),
+            (r#"{"rv":1,"start":"a"}"#, "server does not recognize this encoded version "),
+            ("null", "server does not recognize this encoded version "),
+            (
+                r#"{"v":"meta.k8s.io/v1","rv":0,"start":"a"}"#,
+                "incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
+            ),
+            (r#"{"v":"meta.k8s.io/v1","rv":5}"#, "encoded start key empty (version meta.k8s.io/v1)"),
+            (
+                r#"{"v":"meta.k8s.io/v1","rv":"x"}"#,
+                "json: cannot unmarshal string into Go struct field continueToken.rv of type int64",
+            ),
+            ("[]", "json: cannot unmarshal array into Go value of type storage.continueToken"),
+            ("xx", "invalid character 'x' looking for beginning of value"),
+            (r#"{"v":"meta.k8s.io/v1","rv":1,"start":"../x"}"#, "../x"),
+        ] {
+            let problem = Token::decode(&URL_SAFE_NO_PAD.encode(token)).unwrap_err();
+            assert_eq!(problem, format!("continue key is not valid: {expected}"), "{token}");
+        }
+        let rooted = Token::decode(&URL_SAFE_NO_PAD.encode(r#"{"v":"meta.k8s.io/v1","rv":1,"start":"/x"}"#));
+        assert_eq!(rooted.unwrap().after, "x");
     }
 }

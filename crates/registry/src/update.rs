@@ -100,7 +100,9 @@ impl Registry {
         if !options.create {
             return Err(resource.not_found(&key.name));
         }
-        let draft = change.apply(None).await?;
+        let mut draft = change.apply(None).await?;
+        check_new(resource, key, &draft["metadata"], options)?;
+        draft.entry("metadata").remove("resourceVersion");
         let create =
             CreateOptions { user: options.user.clone(), dry_run: options.dry_run, applies: options.applies };
         let object = self.create(resource, &key.namespace, draft, &create, gate, warnings).await?;
@@ -127,6 +129,11 @@ impl Registry {
             false => shown,
         };
         check_preconditions(resource, key, &new, &old, options)?;
+        if resource.is_custom() && new["apiVersion"].is_empty() {
+            return Err(Status::internal(
+                "Object 'apiVersion' is missing in 'object has no apiVersion field'",
+            ));
+        }
 
         let kind = resource.judged();
         if !options.unchecked {
@@ -199,21 +206,37 @@ fn check_preconditions(
     if number == 0 && kind.rules.conditional_update {
         return Err(unconditional(resource, key));
     }
-    let uid = new["uid"].str();
-    if options.uid_precondition && !uid.is_empty() && uid != old["uid"].str() {
-        let why = format!(
-            "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: \
-             Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-            if resource.is_custom() { resource.space().name() } else { kind.plural.as_str() },
-            key.stored(),
-            old["uid"].str()
-        );
-        return Err(Status::conflict(&kind.resource(), &key.name, &why));
-    }
+    check_uid(resource, key, new, old, options)?;
     if number != 0 && version != old["resourceVersion"].str() {
         return Err(Status::conflict(&kind.resource(), &key.name, MODIFIED));
     }
     Ok(())
+}
+
+/// Refuses what cannot be created by an update. Kubernetes: a version must be a number, and counts for nothing.
+fn check_new(resource: &Resource, key: &Key, new: &Value, options: &UpdateOptions) -> Result<(), Status> {
+    parse_version(new["resourceVersion"].str()).map_err(|error| Status::unknown(error.to_string()))?;
+    check_uid(resource, key, new, &Value::Null, options)
+}
+
+fn check_uid(
+    resource: &Resource,
+    key: &Key,
+    new: &Value,
+    old: &Value,
+    options: &UpdateOptions,
+) -> Result<(), Status> {
+    let (uid, stored, kind) = (new["uid"].str(), old["uid"].str(), resource.kind());
+    if !options.uid_precondition || uid.is_empty() || uid == stored {
+        return Ok(());
+    }
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: \
+         Precondition failed: UID in precondition: {uid}, UID in object meta: {stored}",
+        if resource.is_custom() { resource.space().name() } else { kind.plural.as_str() },
+        key.stored(),
+    );
+    Err(Status::conflict(&kind.resource(), &key.name, &why))
 }
 
 /// Kubernetes: this refusal names the resource where others name the kind (registry/store.go).
