@@ -69,7 +69,11 @@ fn generate_selector(job: &mut Value) {
             labels.set_default(key, value.clone());
         }
     }
-    spec.entry("selector").entry("matchLabels").set_default(UID_LABELS[1], uid);
+    labels.make_map().sort();
+    let selected = spec.entry("selector").entry("matchLabels");
+    selected.set_default(UID_LABELS[1], uid);
+    // Go writes maps sorted, also where a message shows them.
+    selected.make_map().sort();
 }
 
 /// Whether a job without labels has its template's.
