@@ -195,11 +195,35 @@ impl Catalog {
 
     /// Whether objects may say that they are of this kind.
     pub fn knows_kind(&self, gvk: &GroupVersionKind) -> bool {
-        let everywhere = ["List", "Status", "DeleteOptions", "ListOptions", "WatchEvent"];
-        self.kinds.iter().any(|kind| kind.gvk == *gvk)
+        let kinds = self.kinds.iter().map(|kind| &kind.gvk);
+        let list = |gvk: &GroupVersionKind| gvk.group.is_empty() && gvk.version == "v1" && gvk.kind == "List";
+        let of_version = |known: &GroupVersionKind| known.group == gvk.group && known.version == gvk.version;
+        kinds.clone().any(|known| known == gvk)
             || self.list_kinds.contains(gvk)
-            || self.knows_group(&gvk.group) && everywhere.contains(&gvk.kind.as_str())
+            || list(gvk)
+            || UNVERSIONED_KINDS.contains(&gvk.kind.as_str())
+            || OPTION_KINDS.contains(&gvk.kind.as_str()) && kinds.clone().any(of_version)
     }
+}
+
+/// Kubernetes: kinds of `meta/v1` that upstream's scheme has in every version of every group
+/// (`AddUnversionedTypes` in apimachinery/pkg/apis/meta/v1/register.go).
+const UNVERSIONED_KINDS: &[&str] = &["Status", "APIVersions", "APIGroupList", "APIGroup", "APIResourceList"];
+
+/// Kubernetes: kinds of `meta/v1` that upstream's scheme has in every version that it knows (`AddToGroupVersion`).
+const OPTION_KINDS: &[&str] = &[
+    "WatchEvent",
+    "ListOptions",
+    "GetOptions",
+    "DeleteOptions",
+    "CreateOptions",
+    "UpdateOptions",
+    "PatchOptions",
+];
+
+/// Whether a kind is one of `meta/v1`, whatever version it is known in.
+pub(crate) fn is_meta_kind(kind: &str) -> bool {
+    UNVERSIONED_KINDS.contains(&kind) || OPTION_KINDS.contains(&kind)
 }
 
 /// What people have defined.

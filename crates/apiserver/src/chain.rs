@@ -196,9 +196,8 @@ fn refuse(server: &Inner, request: &Request, status: &Status) -> Answer {
     answer
 }
 
-/// The form of a Status: what was asked for if that can be, JSON otherwise.
-fn plain_accept(request: &Request) -> Accept {
-    let accept =
-        answer::negotiate(&request.headers, &request.query, false).map_or(Accept::JSON, Accept::whole);
+/// The form of a Status.
+pub(crate) fn plain_accept(request: &Request) -> Accept {
+    let accept = answer::negotiate_status(&request.headers, &request.query);
     Accept { kept: request.record.wants_response(), ..accept }
 }

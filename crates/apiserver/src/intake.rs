@@ -1,11 +1,12 @@
 //! From a request's body to an object: content type, kind, shape, defaults.
 
-use bytes::Bytes;
-use mizzen_object::decode::{decode, type_meta};
+use std::borrow::Cow;
+
+use mizzen_object::decode::{TypeMeta, decode, type_meta};
 use mizzen_object::schema::Struct;
 use mizzen_object::{GroupVersionKind, Kind, Status, Str, Value, Violations, default, json, proto, yaml};
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, is_meta_kind};
 use crate::request::Request;
 
 /// What to do about fields that the schema does not know and fields that come twice.
@@ -31,12 +32,38 @@ const BODY_TYPES: &str = "application/json, application/yaml, application/vnd.ku
 /// The form of the body; JSON unless said.
 pub(crate) fn body_type(request: &Request) -> Result<BodyType, Status> {
     let header = request.header("content-type");
-    match header.split(';').next().unwrap_or_default().trim() {
-        "" | "application/json" => Ok(BodyType::Json),
+    let (media_type, parameters) = header.split_once(';').unwrap_or((&header, ""));
+    match media_type.trim().to_ascii_lowercase().as_str() {
+        _ if !are_parameters(parameters) => Err(unsupported(BODY_TYPES)),
+        "" if header.is_empty() => Ok(BodyType::Json),
+        "application/json" => Ok(BodyType::Json),
         "application/yaml" => Ok(BodyType::Yaml),
         "application/vnd.kubernetes.protobuf" => Ok(BodyType::Protobuf),
         _ => Err(unsupported(BODY_TYPES)),
     }
+}
+
+/// Whether Go reads the parameters of a media type: `name=value`, each name once (mime.ParseMediaType).
+fn are_parameters(text: &str) -> bool {
+    let is_token = |text: &str| {
+        let fits = |byte: u8| byte.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?=".contains(&byte);
+        !text.is_empty() && text.bytes().all(fits)
+    };
+    let mut names = Vec::new();
+    let mut parameters = text.split(';').map(str::trim).peekable();
+    while let Some(parameter) = parameters.next() {
+        if parameter.is_empty() && parameters.peek().is_none() {
+            return true;
+        }
+        let Some((name, value)) = parameter.split_once('=') else { return false };
+        let name = name.to_ascii_lowercase();
+        let quoted = value.len() >= 2 && value.starts_with('"') && value.ends_with('"');
+        if !is_token(&name) || !(is_token(value) || quoted) || names.contains(&name) {
+            return false;
+        }
+        names.push(name);
+    }
+    true
 }
 
 /// 415: nobody reads that.
@@ -71,8 +98,8 @@ pub(crate) fn object(
     strictness: FieldValidation,
 ) -> Result<Intake, Status> {
     let form = body_type(request)?;
-    let read = Reader { catalog, gvk: &kind.gvk, root: &kind.root, loose: kind.rules.loose }
-        .read(form, &request.body)?;
+    let reader = Reader { catalog, gvk: &kind.gvk, also: None, root: &kind.root, loose: kind.rules.loose };
+    let read = reader.read(form, &request.body)?;
     let mut intake = judge(read, strictness)
         .map_err(|complaints| cannot_handle(&kind.gvk, &kind.gvk, &strict_error(&complaints)))?;
     complete(kind, &mut intake.value).map_err(|problem| cannot_handle(&kind.gvk, &kind.gvk, &problem))?;
@@ -80,16 +107,17 @@ pub(crate) fn object(
     Ok(intake)
 }
 
-/// Reads the body as something that is no resource, such as a Scale.
+/// Reads the body as something that is no resource, such as a Scale; `also` is a second version that is accepted.
 pub(crate) fn other(
     catalog: &Catalog,
     gvk: &GroupVersionKind,
+    also: Option<&GroupVersionKind>,
     root: &Struct,
     request: &Request,
     strictness: FieldValidation,
 ) -> Result<Intake, Status> {
     let form = body_type(request)?;
-    let read = Reader { catalog, gvk, root, loose: false }.read(form, &request.body)?;
+    let read = Reader { catalog, gvk, also, root, loose: false }.read(form, &request.body)?;
     let intake =
         judge(read, strictness).map_err(|complaints| cannot_handle(gvk, gvk, &strict_error(&complaints)))?;
     request.record.sent(gvk, root, &intake.value);
@@ -118,7 +146,7 @@ pub(crate) fn judge(read: Read, strictness: FieldValidation) -> Result<Intake, V
 }
 
 /// YAML complains of everything at once, under a heading; a client is warned line by line.
-fn as_warnings(complaint: &str) -> Vec<String> {
+pub(crate) fn as_warnings(complaint: &str) -> Vec<String> {
     match complaint.strip_prefix("yaml: unmarshal errors:\n") {
         Some(lines) => lines.lines().map(|line| line.trim().to_string()).collect(),
         None => vec![complaint.to_string()],
@@ -136,89 +164,138 @@ pub(crate) struct Read {
     pub complaints: Vec<String>,
 }
 
+/// A body whose kind is known, and nothing else of it yet.
+pub(crate) struct Document<'a> {
+    stated: TypeMeta,
+    content: Content<'a>,
+    /// What YAML found strange.
+    complaint: Option<String>,
+    body: &'a [u8],
+}
+
+enum Content<'a> {
+    Json(Cow<'a, [u8]>),
+    Protobuf(&'a [u8]),
+}
+
+/// The errors are upstream's decoders', without the words that a verb puts around them.
+impl<'a> Document<'a> {
+    pub fn open(form: BodyType, body: &'a [u8]) -> Result<Document<'a>, String> {
+        let (text, complaint) = match form {
+            BodyType::Json => (Cow::Borrowed(body), None),
+            BodyType::Yaml => {
+                let read = yaml::read(body).map_err(|error| error.to_string())?;
+                (Cow::Owned(read.to_json()), read.complaint)
+            }
+            BodyType::Protobuf => return Document::open_protobuf(body),
+        };
+        let stated = type_meta(&text)
+            .map_err(|problem| format!("couldn't get version/kind; json parse error: {problem}"))?;
+        if stated.api_version.matches('/').count() > 1 {
+            return Err(format!("unexpected GroupVersion string: {}", stated.api_version));
+        }
+        Ok(Document { stated, content: Content::Json(text), complaint, body })
+    }
+
+    fn open_protobuf(body: &'a [u8]) -> Result<Document<'a>, String> {
+        let unknown = proto::decode_object(body).map_err(|error| error.to_string())?;
+        let mut stated =
+            TypeMeta { api_version: unknown.api_version.as_str().into(), kind: unknown.kind.as_str().into() };
+        // Kubernetes: a version that cannot be parsed counts as none here (schema.FromAPIVersionAndKind).
+        if stated.api_version.matches('/').count() > 1 {
+            stated.api_version = Str::default();
+        }
+        Ok(Document { stated, content: Content::Protobuf(unknown.raw), complaint: None, body })
+    }
+
+    /// Whether the body states its kind.
+    pub fn states_kind(&self) -> bool {
+        !self.stated.kind.is_empty()
+    }
+
+    /// The kind of the body; what it does not state is that of `default`.
+    pub fn gvk(&self, default: &GroupVersionKind) -> Result<GroupVersionKind, String> {
+        let gvk = self.gvk_unchecked(default);
+        if gvk.version.is_empty() {
+            let text = String::from_utf8_lossy(self.body);
+            return Err(format!("Object 'apiVersion' is missing in '{text}'"));
+        }
+        Ok(gvk)
+    }
+
+    fn gvk_unchecked(&self, default: &GroupVersionKind) -> GroupVersionKind {
+        let TypeMeta { api_version, kind } = &self.stated;
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let kind = if kind.is_empty() { default.kind.clone() } else { kind.clone() };
+        let any_group = matches!(self.content, Content::Protobuf(_)) || group.is_empty();
+        if version.is_empty() && (any_group || group == default.group) {
+            return GroupVersionKind { kind, ..default.clone() };
+        }
+        GroupVersionKind { group: group.into(), version: version.into(), kind }
+    }
+
+    pub fn decode(self, root: &Struct) -> Result<Read, String> {
+        match self.content {
+            Content::Json(text) => {
+                let decoded = decode(root, &text).map_err(|error| error.to_string())?;
+                let complaints = self.complaint.into_iter().chain(decoded.complaints).collect();
+                Ok(Read { value: decoded.value, complaints })
+            }
+            Content::Protobuf(message) => {
+                let value = proto::decode_message(root, message).map_err(|error| error.to_string())?;
+                Ok(Read { value, complaints: Vec::new() })
+            }
+        }
+    }
+}
+
 struct Reader<'a> {
     catalog: &'a Catalog,
     gvk: &'a GroupVersionKind,
+    also: Option<&'a GroupVersionKind>,
     root: &'a Struct,
     /// Whether the object is a custom one, which may say what it likes about its kind for now.
     loose: bool,
 }
 
 impl Reader<'_> {
-    fn read(&self, form: BodyType, body: &Bytes) -> Result<Read, Status> {
-        match form {
-            BodyType::Json => self.read_json(body, body, Vec::new()),
-            BodyType::Yaml => {
-                let read = yaml::read(body).map_err(|error| self.unrecognized(&error.to_string(), body))?;
-                self.read_json(&read.to_json(), body, read.complaint.into_iter().collect())
-            }
-            BodyType::Protobuf => self.read_proto(body),
-        }
-    }
-
-    fn read_json(&self, text: &[u8], body: &[u8], mut complaints: Vec<String>) -> Result<Read, Status> {
-        let meta = type_meta(text).map_err(|problem| {
-            self.unrecognized(&format!("couldn't get version/kind; json parse error: {problem}"), body)
-        })?;
-        let said = self.check_kind(&meta.api_version, &meta.kind, body)?;
-        let decoded =
-            decode(self.root, text).map_err(|error| cannot_handle(&said, self.gvk, &error.to_string()))?;
-        complaints.extend(decoded.complaints);
-        Ok(Read { value: decoded.value, complaints })
-    }
-
-    fn read_proto(&self, body: &[u8]) -> Result<Read, Status> {
-        let unknown =
-            proto::decode_object(body).map_err(|error| self.unrecognized(&error.to_string(), body))?;
-        let said = self.check_kind(&unknown.api_version, &unknown.kind, body)?;
-        let value = proto::decode_message(self.root, unknown.raw)
-            .map_err(|error| cannot_handle(&said, self.gvk, &error.to_string()))?;
-        Ok(Read { value, complaints: Vec::new() })
+    fn read(&self, form: BodyType, body: &[u8]) -> Result<Read, Status> {
+        let document = Document::open(form, body).map_err(|problem| self.unrecognized(&problem, body))?;
+        let said = match self.loose {
+            true => self.check_loose(&document.stated, body)?,
+            false => self.check_kind(&document)?,
+        };
+        document.decode(self.root).map_err(|problem| cannot_handle(&said, self.gvk, &problem))
     }
 
     /// Whether the object says that it is of the expected kind; what it does not say is filled in.
-    fn check_kind(&self, api_version: &str, kind: &str, body: &[u8]) -> Result<GroupVersionKind, Status> {
-        let (group, version) = match api_version.split_once('/') {
-            None => ("", api_version),
-            Some((group, version)) if !version.contains('/') => (group, version),
-            Some(_) => {
-                let problem = format!("unexpected GroupVersion string: {api_version}");
-                return Err(self.unrecognized(&problem, body));
-            }
-        };
-        if self.loose {
-            return self.check_loose(api_version, kind, body);
-        }
-        let mut said = GroupVersionKind { group: group.into(), version: version.into(), kind: kind.into() };
-        if said.kind.is_empty() {
-            said.kind = self.gvk.kind.clone();
-        }
-        if said.group.is_empty() && said.version.is_empty() {
-            said.group = self.gvk.group.clone();
-            said.version = self.gvk.version.clone();
-        }
+    fn check_kind(&self, document: &Document) -> Result<GroupVersionKind, Status> {
+        let said = document
+            .gvk(self.gvk)
+            .map_err(|problem| cannot_handle(&document.gvk_unchecked(self.gvk), self.gvk, &problem))?;
         self.accept_kind(&said)?;
         Ok(said)
     }
 
     /// Kubernetes: a custom object must say its kind, and its version must be that of the path; a wrong kind is a
     /// matter of validation.
-    fn check_loose(&self, api_version: &str, kind: &str, body: &[u8]) -> Result<GroupVersionKind, Status> {
+    fn check_loose(&self, stated: &TypeMeta, body: &[u8]) -> Result<GroupVersionKind, Status> {
+        let TypeMeta { api_version, kind } = stated;
         if kind.is_empty() {
             let text = String::from_utf8_lossy(body);
             return Err(self.unrecognized(&format!("Object 'Kind' is missing in '{text}'"), body));
         }
         let expected = self.gvk.api_version();
-        if api_version != expected {
+        if *api_version != expected {
             return Err(Status::bad_request(format!(
                 "the API version in the data ({api_version}) does not match the expected API version ({expected})"
             )));
         }
-        Ok(GroupVersionKind { kind: kind.into(), ..self.gvk.clone() })
+        Ok(GroupVersionKind { kind: kind.clone(), ..self.gvk.clone() })
     }
 
     fn accept_kind(&self, said: &GroupVersionKind) -> Result<(), Status> {
-        if said == self.gvk {
+        if said == self.gvk || Some(said) == self.also {
             return Ok(());
         }
         let known = mizzen_kinds::was_served(said) || self.catalog.knows_kind(said);
@@ -247,7 +324,8 @@ pub(crate) fn kind_problem(
 ) -> String {
     if mizzen_kinds::was_served(said) || catalog.knows_kind(said) {
         let package = internal_package(&expected.group);
-        let GroupVersionKind { version, kind, .. } = said;
+        let kind = &said.kind;
+        let version = if is_meta_kind(kind) { "v1" } else { &said.version };
         return format!("converting ({version}.{kind}) to ({package}.{}): unknown conversion", expected.kind);
     }
     let (kind, version) = (json::quote(&said.kind), json::quote(&said.api_version()));

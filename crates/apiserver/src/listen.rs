@@ -27,6 +27,7 @@ use crate::Server;
 use crate::aggregation::Streams;
 use crate::answer::{self, Answer};
 use crate::authenticate::{Caller, Peer, Stranger};
+use crate::close_notify::CloseNotify;
 use crate::frame_budget::FrameBudget;
 use crate::framing::{Ambiguous, Scanned};
 use crate::gather::Gather;
@@ -132,7 +133,9 @@ impl Connection {
         let Ok(Ok(mut stream)) = shaken else { return };
         stream.get_mut().1.set_buffer_limit(Some(SEND_BUFFER));
         let far = self.far(&stream);
-        if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+        let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        let stream = CloseNotify(stream);
+        if is_http2 {
             self.serve_http2(stream, far).await;
         } else {
             self.serve_http1(stream, far).await;
@@ -145,7 +148,7 @@ impl Connection {
         Arc::new(Far { peer, address: self.address.ip() })
     }
 
-    async fn serve_http2(self, stream: TlsStream<TcpStream>, far: Arc<Far>) {
+    async fn serve_http2(self, stream: CloseNotify, far: Arc<Far>) {
         let streams = self.server.0.options.http.max_streams;
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder
@@ -172,7 +175,7 @@ impl Connection {
         self.attend(connection, load, http2::Connection::graceful_shutdown).await;
     }
 
-    async fn serve_http1(self, stream: TlsStream<TcpStream>, far: Arc<Far>) {
+    async fn serve_http1(self, stream: CloseNotify, far: Arc<Far>) {
         let mut builder = http1::Builder::new();
         builder
             .timer(TokioTimer::new())

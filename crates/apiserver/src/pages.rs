@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderValue, header};
 use mizzen_object::{GroupVersionKind, Status, Value, json};
 
 use crate::aggregation;
-use crate::answer::{self, Accept, Answer, Body, Form, negotiate};
+use crate::answer::{self, Accept, Answer, Form, Offer, negotiate_among};
 use crate::discovery::{self, Group, is_built_in};
 use crate::health;
 use crate::openapi::OpenApi;
@@ -80,8 +80,10 @@ const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=u
 fn document(server: &Arc<Inner>, request: &Request, parts: &[&str]) -> Result<Answer, Status> {
     let found = |name: &str| server.catalog.group(name);
     let value = match parts {
-        [""] | ["index.html"] => discovery::root_paths(&aggregation::groups(server), &others(server)),
-        ["version"] => discovery::version(),
+        [""] | ["index.html"] => {
+            return Ok(raw_json(&discovery::root_paths(&aggregation::groups(server), &others(server))));
+        }
+        ["version"] => return version(request),
         ["api"] => return roots(server, request, true),
         ["apis"] => return roots(server, request, false),
         ["api", version] => resource_list(&found("").ok_or_else(Status::no_such_resource)?, version)?,
@@ -105,17 +107,30 @@ fn document(server: &Arc<Inner>, request: &Request, parts: &[&str]) -> Result<An
         }
         _ => return Ok(not_found()),
     };
-    if is_read_only(parts) {
+    let restful = is_restful(parts);
+    if restful {
         read_only(request)?;
     }
-    let accept = accept(request)?;
-    Ok(answer::value(&kind_of(&value), None, &value, accept, 200))
+    Ok(answer::value(&kind_of(&value), None, &value, accept(request, restful)?, 200))
+}
+
+/// A document that is no object. Kubernetes: it is always indented, and nobody is asked in which form it is wanted.
+fn raw_json(value: &Value) -> Answer {
+    let accept = Accept { pretty: true, ..Accept::JSON };
+    answer::value(&kind_of(value), None, value, accept, 200)
+}
+
+/// Kubernetes: go-restful serves this path, and only as JSON (server/routes/version.go).
+fn version(request: &Request) -> Result<Answer, Status> {
+    read_only(request)?;
+    answer::negotiate_json(&request.headers)?;
+    Ok(raw_json(&discovery::version()))
 }
 
 /// Whether go-restful serves a document, which then has no method but GET. Kubernetes: the aggregator and the handler of
 /// custom resources serve the others, and look at no method (kube-aggregator/pkg/apiserver/handler_apis.go,
 /// apiextensions-apiserver/pkg/apiserver/customresource_discovery.go).
-fn is_read_only(parts: &[&str]) -> bool {
+fn is_restful(parts: &[&str]) -> bool {
     match parts {
         ["version" | "api", ..] | ["apis", "apiregistration.k8s.io"] => true,
         ["apis", group, _] => is_built_in(group),
@@ -132,9 +147,10 @@ fn read_only(request: &Request) -> Result<(), Status> {
     }
 }
 
-/// Documents have no other form.
-fn accept(request: &Request) -> Result<Accept, Status> {
-    let accept = negotiate(&request.headers, &request.query, false)?;
+/// Documents have no other form; `restful` says whether go-restful serves them.
+fn accept(request: &Request, restful: bool) -> Result<Accept, Status> {
+    let offer = Offer { tables: true, protobuf: true, restful };
+    let accept = negotiate_among(&request.headers, &request.query, false, offer)?;
     let accept = Accept { kept: request.record.wants_response(), ..accept };
     if accept.form != Form::Whole {
         return Err(answer::not_acceptable());
@@ -144,6 +160,13 @@ fn accept(request: &Request) -> Result<Accept, Status> {
 
 fn not_found() -> Answer {
     answer::text(404, "404 page not found\n")
+}
+
+/// 404 and not a word.
+fn nothing() -> Answer {
+    let mut answer = Answer::new(Bytes::new().into());
+    *answer.status_mut() = http::StatusCode::NOT_FOUND;
+    answer
 }
 
 fn resource_list(group: &Group, version: &str) -> Result<Value, Status> {
@@ -159,12 +182,12 @@ fn roots(server: &Arc<Inner>, request: &Request, core: bool) -> Result<Answer, S
     let groups = &*aggregation::groups(server);
     let accepted = request.header("accept");
     for clause in accepted.split(',') {
-        if let Some(version) = aggregated_version(clause) {
+        if is_aggregated(clause) {
             let chosen = groups.iter().filter(|group| group.name.is_empty() == core);
             let mut value = discovery::aggregated(chosen);
             aggregation::stale(server, &mut value);
-            value.set("apiVersion", format!("apidiscovery.k8s.io/{version}"));
-            return Ok(discovery_answer(request, &value, version));
+            value.set("apiVersion", "apidiscovery.k8s.io/v2");
+            return Ok(discovery_answer(request, &value));
         }
     }
     let value = match core {
@@ -172,26 +195,21 @@ fn roots(server: &Arc<Inner>, request: &Request, core: bool) -> Result<Answer, S
         true => discovery::core_versions(&server.options.advertise),
         false => discovery::group_list(groups),
     };
-    Ok(answer::value(&kind_of(&value), None, &value, accept(request)?, 200))
+    Ok(answer::value(&kind_of(&value), None, &value, accept(request, core)?, 200))
 }
 
-/// The version of aggregated discovery that a clause of the `Accept` header asks for.
-fn aggregated_version(clause: &str) -> Option<&'static str> {
+/// Whether a clause of the `Accept` header asks for aggregated discovery. Kubernetes: `v2beta1` is no longer served.
+fn is_aggregated(clause: &str) -> bool {
     let mut parts = clause.split(';').map(str::trim);
     let json = matches!(parts.next(), Some("application/json" | "*/*"));
     let parts: Vec<&str> = parts.collect();
-    let asked = parts.contains(&"g=apidiscovery.k8s.io") && parts.contains(&"as=APIGroupDiscoveryList");
-    ["v2", "v2beta1"]
-        .into_iter()
-        .find(|version| json && asked && parts.contains(&format!("v={version}").as_str()))
+    let asked = ["g=apidiscovery.k8s.io", "v=v2", "as=APIGroupDiscoveryList"];
+    json && asked.iter().all(|asked| parts.contains(asked))
 }
 
-fn discovery_answer(request: &Request, value: &Value, version: &str) -> Answer {
-    let text = json::to_string(value);
-    let media_type = match version {
-        "v2beta1" => "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
-        _ => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
-    };
+fn discovery_answer(request: &Request, value: &Value) -> Answer {
+    let text = json::to_string(value) + "\n";
+    let media_type = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     let tag = crate::openapi::hash(text.as_bytes());
     let mut answer = tagged(request, media_type, text.into(), &tag);
     answer.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
@@ -249,9 +267,7 @@ async fn openapi_v3(server: &Arc<Inner>, request: &Request, path: &str) -> Resul
     let Some(document) =
         written(server, move |server| server.catalog.with_openapi(|openapi| openapi.v3(&name))).await?
     else {
-        let mut missing = Answer::new(Body::from(Bytes::new()));
-        *missing.status_mut() = StatusCode::NOT_FOUND;
-        return Ok(missing);
+        return Ok(nothing());
     };
     let asked = request.query.text("hash");
     if !asked.is_empty() && asked != document.hash {

@@ -1,11 +1,11 @@
 //! Taking an object away: at once, after a grace period, or when nothing holds it any more.
 
-use mizzen_object::{GroupResource, GroupVersionKind, Path, Status, Str, Value, Violations, time};
+use mizzen_object::{GroupResource, GroupVersionKind, Status, Value, time};
 use mizzen_store::{Expect, Write, WriteError};
 
 use crate::encode::same;
 use crate::status::refused;
-use crate::{Gate, Key, ListOptions, Object, Registry, Resource, encode};
+use crate::{Gate, Key, ListOptions, Match, Object, Registry, Resource, encode};
 
 /// Keeps dependents when their owner goes.
 const ORPHAN: &str = "orphan";
@@ -120,7 +120,10 @@ impl Registry {
         options: &DeleteOptions,
         gate: &dyn Gate,
     ) -> Result<crate::List, Status> {
-        let found = self.read_list(resource, list).await?;
+        // Kubernetes: collections are listed in pages (`deleteCollectionPageSize`), and so at the very version that is given.
+        let at_version = list.matching == Match::Unset && !matches!(list.version.as_str(), "" | "0");
+        let matching = if at_version { Match::Exact } else { list.matching };
+        let found = self.read_list(resource, &ListOptions { matching, ..list.clone() }).await?;
         for object in &found.items {
             let record = object.record().expect("what was listed is stored");
             match self.delete(resource, &Key::of(&record.key), options, gate).await {
@@ -284,15 +287,5 @@ impl DeleteOptions {
             }
         }
         Ok(())
-    }
-
-    /// Everything that is wrong with the options by themselves.
-    pub fn violations(&self, propagation_text: Option<&str>) -> Violations {
-        let mut violations = Violations::default();
-        if self.propagation.is_some() && self.orphan_dependents.is_some() {
-            let detail = "orphanDependents and deletionPropagation cannot be both set";
-            violations.invalid(Path::new("propagationPolicy"), propagation_text.map(Str::from), detail);
-        }
-        violations
     }
 }

@@ -99,6 +99,11 @@ impl Body {
         Body { kind, _held: Record::default(), lease: Lease::default() }
     }
 
+    /// A text with a newline at its end, as Go's encoder of JSON writes it.
+    pub(crate) fn line(text: Bytes) -> Body {
+        Body::pieces(vec![text, Bytes::from_static(b"\n")])
+    }
+
     /// A body of many pieces.
     pub(crate) fn pieces(pieces: Vec<Bytes>) -> Body {
         Body::of(Kind::Pieces(Pieces::new(pieces, 0, None)))
@@ -169,10 +174,20 @@ impl Body {
         matches!(self.kind, Kind::Stream(_) | Kind::Relay(_))
     }
 
-    /// All of it, if it is in one piece.
+    /// All of it, if it is in one piece, with or without a newline.
     pub(crate) fn whole(&self) -> Option<&Bytes> {
         match &self.kind {
             Kind::Whole(bytes) => Some(bytes),
+            Kind::Pieces(pieces) => match pieces.pieces.as_slice() {
+                [text, end]
+                    if end
+                        == "
+" =>
+                {
+                    Some(text)
+                }
+                _ => None,
+            },
             _ => None,
         }
     }

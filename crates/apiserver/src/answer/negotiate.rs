@@ -68,11 +68,14 @@ pub(crate) struct Offer {
     pub tables: bool,
     /// Whether whole objects have a protobuf form; their metadata always has.
     pub protobuf: bool,
+    /// Whether go-restful serves the path. Kubernetes: it looks at the header first, has words of its own, and does not
+    /// know `application/*`; it serves neither custom resources nor groups.
+    pub restful: bool,
 }
 
 /// Chooses a form. `list` says that the path can also be watched, which shows in the refusal.
 pub(crate) fn negotiate(headers: &HeaderMap, query: &Query, list: bool) -> Result<Accept, Status> {
-    negotiate_among(headers, query, list, Offer { tables: true, protobuf: true })
+    negotiate_among(headers, query, list, Offer { tables: true, protobuf: true, restful: true })
 }
 
 /// The same where there is less to choose from.
@@ -83,16 +86,47 @@ pub(crate) fn negotiate_among(
     offer: Offer,
 ) -> Result<Accept, Status> {
     let header = &*crate::header::text(headers, http::header::ACCEPT);
-    let pretty = query.bool("pretty").unwrap_or_else(|| by_a_person(headers));
-    let default = Accept { pretty, ..Accept::JSON };
+    let default = Accept { pretty: is_pretty(headers, query), ..Accept::JSON };
     if header.trim().is_empty() {
         return Ok(default);
     }
-    if !header.split(',').any(|clause| is_offered(media_type(clause))) {
+    if offer.restful && !header.split(',').any(|clause| is_offered(media_type(clause))) {
         return Err(nothing_offered(list));
     }
     let chosen = clauses(header).into_iter().find_map(|clause| choose(clause, default, offer));
     chosen.ok_or_else(not_acceptable)
+}
+
+/// Checks that JSON will do, where there is nothing else.
+pub(crate) fn negotiate_json(headers: &HeaderMap) -> Result<(), Status> {
+    let header = &*crate::header::text(headers, http::header::ACCEPT);
+    let json = Encoding::Json.media_type();
+    let accepted = |clause| matches!(media_type(clause), "*/*") || media_type(clause) == json;
+    match header.trim().is_empty() || header.split(',').any(accepted) {
+        true => Ok(()),
+        false => Err(none_of(json)),
+    }
+}
+
+/// The form of a Status: the best clause that asks for no transformation. Kubernetes: where there is none, the Status
+/// is written indented, whatever was asked for (`WriteRawJSON` in handlers/responsewriters).
+pub(crate) fn negotiate_status(headers: &HeaderMap, query: &Query) -> Accept {
+    let header = &*crate::header::text(headers, http::header::ACCEPT);
+    let default = Accept { pretty: is_pretty(headers, query), ..Accept::JSON };
+    if header.is_empty() {
+        return default;
+    }
+    let offer = Offer { tables: false, protobuf: true, restful: false };
+    let choose = |clause| choose(clause, default, offer).filter(|accept| accept.form == Form::Whole);
+    clauses(header).into_iter().find_map(choose).unwrap_or(Accept { pretty: true, ..Accept::JSON })
+}
+
+/// Whether JSON is indented. Kubernetes: the parameter is one of Go's words for truth, or it is false.
+fn is_pretty(headers: &HeaderMap, query: &Query) -> bool {
+    match query.text("pretty") {
+        "" => by_a_person(headers),
+        text => matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True"),
+    }
 }
 
 /// Kubernetes: command-line tools and browsers get readable JSON without asking.
@@ -109,11 +143,28 @@ fn is_offered(media_type: &str) -> bool {
     media_type == "*/*" || ENCODINGS.iter().any(|encoding| encoding.media_type() == media_type)
 }
 
-/// The clauses of the header, the preferred ones first.
+/// The clauses of the header, the preferred ones first. Kubernetes: goautoneg's order says of some pairs that each comes
+/// before the other, so that it takes its way of sorting to get its result.
 fn clauses(header: &str) -> Vec<&str> {
-    let mut clauses: Vec<(f64, &str)> = header.split(',').map(|clause| (quality(clause), clause)).collect();
-    clauses.sort_by(|a, b| b.0.total_cmp(&a.0));
-    clauses.into_iter().map(|clause| clause.1).collect()
+    let mut clauses: Vec<&str> = header.split(',').collect();
+    for end in 1..clauses.len() {
+        let mut at = end;
+        while at > 0 && is_preferred(clauses[at], clauses[at - 1]) {
+            clauses.swap(at, at - 1);
+            at -= 1;
+        }
+    }
+    clauses
+}
+
+fn is_preferred(one: &str, other: &str) -> bool {
+    let any = |clause| {
+        media_type(clause).split_once('/').map_or(("*", "*"), |(kind, sub)| (kind.trim(), sub.trim()))
+    };
+    let (one_type, other_type) = (any(one), any(other));
+    quality(one) > quality(other)
+        || one_type.0 != "*" && other_type.0 == "*"
+        || one_type.1 != "*" && other_type.1 == "*"
 }
 
 fn quality(clause: &str) -> f64 {
@@ -143,6 +194,7 @@ fn choose(clause: &str, default: Accept, offer: Offer) -> Option<Accept> {
             "v" => version = value,
             "pretty" => accept.pretty = value == "1",
             "stream" if !matches!(value, "" | "watch") => return None,
+            "sv" if !value.is_empty() => return None,
             _ => {}
         }
     }
@@ -182,6 +234,11 @@ pub(crate) fn not_acceptable() -> Status {
     not_that(message)
 }
 
+/// Why events cannot be written.
+pub(crate) fn no_stream() -> Status {
+    not_that(format!("only the following media types are accepted: {}", STREAMS.join(", ")))
+}
+
 /// Why an answer cannot have the form that was asked for.
 pub(crate) fn not_that(message: String) -> Status {
     Status::failure(406, "NotAcceptable", message)
@@ -192,6 +249,11 @@ fn nothing_offered(list: bool) -> Status {
     if list {
         offers = format!("{offers}, {}", STREAMS.join(", "));
     }
+    none_of(&offers)
+}
+
+/// Kubernetes: go-restful's words for an answer in none of the forms that a route has.
+fn none_of(offers: &str) -> Status {
     let message = format!("406: Not Acceptable\n\nAvailable representations: {offers}");
     Status { details: Some(Box::default()), ..Status::failure(406, "NotAcceptable", message) }
 }
@@ -225,11 +287,55 @@ mod tests {
     }
 
     #[test]
+    fn a_clause_that_is_more_precise_comes_first() {
+        let yaml = Some((Encoding::Yaml, Form::Whole));
+        check("*/*,application/yaml", yaml);
+        check("application/*,application/yaml", yaml);
+        check("*/*;q=0.9,application/yaml;q=0.1", yaml);
+        check("application/json;q=0.1,application/yaml;q=0.2", yaml);
+        check("Application/JSON", None);
+    }
+
+    #[test]
+    fn a_status_has_the_best_form_without_a_transformation() {
+        let chosen = |header: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("accept", header.parse().unwrap());
+            let accept = negotiate_status(&headers, &Query::default());
+            (accept.encoding, accept.pretty)
+        };
+        let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        assert_eq!(chosen(&format!("{metadata},application/yaml")), (Encoding::Yaml, false));
+        assert_eq!(chosen(metadata), (Encoding::Json, true));
+        assert_eq!(chosen("text/plain"), (Encoding::Json, true));
+        assert_eq!(chosen("application/json"), (Encoding::Json, false));
+    }
+
+    #[test]
+    fn readable_is_what_go_takes_for_true() {
+        let pretty = |query: &str, agent: &str| {
+            let headers = crate::request::headers(&[("user-agent", agent)]);
+            is_pretty(&headers, &Query::parse(&format!("/?{query}").parse().unwrap()))
+        };
+        for (query, agent, expected) in [
+            ("pretty=true", "", true),
+            ("pretty=T", "", true),
+            ("pretty=yes", "curl/8", false),
+            ("pretty=", "curl/8", true),
+            ("pretty=false", "curl/8", false),
+            ("", "Wget", true),
+            ("", "kubectl", false),
+        ] {
+            assert_eq!(pretty(query, agent), expected, "{query} {agent}");
+        }
+    }
+
+    #[test]
     fn who_has_no_table_gives_the_next_best() {
         let chosen = |header: &str| {
             let mut headers = HeaderMap::new();
             headers.insert("accept", header.parse().unwrap());
-            let offer = Offer { tables: false, protobuf: true };
+            let offer = Offer { tables: false, protobuf: true, restful: true };
             negotiate_among(&headers, &Query::default(), false, offer).map(|accept| accept.form)
         };
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io";

@@ -54,13 +54,13 @@ fn whole(resource: &Resource, object: &Object, accept: Accept) -> Body {
 /// The text of an object. A long one that is still the store's is not the body's own.
 fn stored(resource: &Resource, object: &Object) -> Body {
     let text = object.json.clone();
-    let Some(record) = object.record().filter(|_| text.len() > LONG) else { return text.into() };
+    let Some(record) = object.record().filter(|_| text.len() > LONG) else { return Body::line(text) };
     // In this order: what is replaced from now on is counted.
     let shared = Shared::new(resource.space(), resource.space().superseded());
     let is_current = resource.space().snapshot().get(&record.key).is_some_and(|it| Arc::ptr_eq(it, record));
     match is_current && record.value.as_ptr() == text.as_ptr() {
-        true => Body::shared_pieces(vec![text], 0, shared),
-        false => text.into(),
+        true => Body::shared_pieces(vec![text, Bytes::from_static(b"\n")], 0, shared),
+        false => Body::line(text),
     }
 }
 
@@ -146,7 +146,7 @@ pub(super) fn from_text(
 ) -> Answer {
     match accept.encoding {
         Encoding::Json if accept.pretty => answer(code, "application/json", pretty(&text)),
-        Encoding::Json => answer(code, "application/json", text),
+        Encoding::Json => answer(code, "application/json", Body::line(text)),
         _ => value(gvk, ty, &json::parse(&text).unwrap_or_default(), accept, code),
     }
 }
@@ -167,7 +167,7 @@ fn written(gvk: &GroupVersionKind, ty: Option<&Struct>, value: &Value, accept: A
         (Encoding::Protobuf, Some(ty)) => proto::encode_object(gvk, ty, value).into(),
         (Encoding::Yaml, _) => yaml::write(value).into(),
         _ if accept.pretty => pretty(json::to_string(value).as_bytes()).into(),
-        _ => json::to_string(value).into(),
+        _ => (json::to_string(value) + "\n").into(),
     };
     let media_type = match (accept.encoding, ty) {
         (Encoding::Protobuf, None) => "application/json",
@@ -191,8 +191,7 @@ pub(crate) fn status(types: &Types, status: &Status, accept: Accept) -> Answer {
     answer
 }
 
+/// Readable text. Kubernetes: it has no newline at its end, where compact text has one (serializer/json/json.go).
 fn pretty(text: &[u8]) -> Vec<u8> {
-    let mut out = json::pretty(text);
-    out.push(b'\n');
-    out
+    json::pretty(text)
 }

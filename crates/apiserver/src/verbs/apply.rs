@@ -4,16 +4,17 @@ use mizzen_object::decode::restore;
 use mizzen_object::{Action, Kind, Status, Value, yaml};
 use mizzen_registry::{Change, Future, UpdateOptions};
 
-use super::{Call, create::finish, create::wipe, set_namespace};
+use super::{Call, check_name, create::finish, create::wipe};
 use crate::admission::{self, Claim};
 use crate::answer::Answer;
+use crate::intake::{self, FieldValidation};
+use crate::options;
 use crate::ownership::Owning;
-use crate::{intake, options};
 
 pub(crate) async fn apply(call: &Call<'_>, action: Action) -> Result<Answer, Status> {
     let Call { server, request, resource, .. } = call;
     let options = options::write_options(request, "PatchOptions")?;
-    let config = config(call)?;
+    let (config, complaint) = config(call)?;
     let update = UpdateOptions {
         action,
         user: request.user.who(),
@@ -22,8 +23,9 @@ pub(crate) async fn apply(call: &Call<'_>, action: Action) -> Result<Answer, Sta
         create: call.path.subresource.is_empty(),
         ..UpdateOptions::default()
     };
-    let mut change = Applied { call, config, claim: server.claims.claim() };
-    let mut warnings = Vec::new();
+    let strictness = options.strictness;
+    let mut change = Applied { call, config, complaint, strictness, claim: server.claims.claim() };
+    let mut warnings = change.repeated_keys();
     let checks = admission::Checks::new(call);
     let updated =
         server.registry.update(resource, &call.key(), &mut change, &update, &checks, &mut warnings).await;
@@ -33,15 +35,14 @@ pub(crate) async fn apply(call: &Call<'_>, action: Action) -> Result<Answer, Sta
     finish(call, answer, &warnings)
 }
 
-/// What is applied, as it was sent.
-pub(crate) fn config(call: &Call) -> Result<Value, Status> {
+/// What is applied, as it was sent; of a key that comes twice the last one counts, and that is complained of.
+pub(crate) fn config(call: &Call) -> Result<(Value, Option<String>), Status> {
     let document = yaml::read(&call.request.body).map_err(|error| {
         Status::bad_request(format!("error decoding YAML: error converting YAML to JSON: {error}"))
     })?;
-    match (document.complaint, document.value) {
-        (Some(complaint), _) => Err(Status::bad_request(format!("error decoding YAML: {complaint}"))),
-        (None, value @ (Value::Map(_) | Value::Null)) => Ok(value),
-        (None, other) => Err(Status::bad_request(format!(
+    match document.value {
+        value @ (Value::Map(_) | Value::Null) => Ok((value, document.complaint)),
+        other => Err(Status::bad_request(format!(
             "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go value of \
              type map[string]interface {{}}",
             other.go_word()
@@ -49,9 +50,22 @@ pub(crate) fn config(call: &Call) -> Result<Value, Status> {
     }
 }
 
+/// Refuses keys that come twice where fields are validated strictly. Kubernetes: that comes after the merge, so that what
+/// the schema does not have is told first (`applyPatcher` in handlers/patch.go).
+pub(super) fn check_repeated(complaint: Option<&str>, strictness: FieldValidation) -> Result<(), Status> {
+    match complaint {
+        Some(complaint) if strictness == FieldValidation::Strict => Err(Status::bad_request(format!(
+            "error strict decoding YAML: error converting YAML to JSON: {complaint}"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 struct Applied<'a> {
     call: &'a Call<'a>,
     config: Value,
+    complaint: Option<String>,
+    strictness: FieldValidation,
     claim: Claim,
 }
 
@@ -65,12 +79,12 @@ impl Applied<'_> {
     async fn applied(&mut self, current: Option<&Value>) -> Result<Value, Status> {
         let kind = self.call.resource.kind();
         let merged = Owning::new(self.call).apply_any(current, &self.config).await?;
+        check_repeated(self.complaint.as_deref(), self.strictness)?;
         let mut object = self.typed(kind, merged)?;
         if current.is_none() {
             self.check_new(object.entry("metadata"))?;
         }
-        set_namespace(self.call.path, object.entry("metadata"))?;
-        self.call.check_name(&mut object)?;
+        check_name(self.call.path, &mut object)?;
         let write = admission::Write { call: self.call, old: current, claim: &mut self.claim };
         admission::admit(write, &mut object).await?;
         Ok(object)
@@ -78,6 +92,12 @@ impl Applied<'_> {
 }
 
 impl Applied<'_> {
+    /// What the client is warned of.
+    fn repeated_keys(&self) -> Vec<String> {
+        let complaint = self.complaint.iter().filter(|_| self.strictness == FieldValidation::Warn);
+        complaint.flat_map(|complaint| intake::as_warnings(complaint)).collect()
+    }
+
     /// What is applied to nothing is made, unless it is meant for something in particular.
     fn check_new(&self, metadata: &mut Value) -> Result<(), Status> {
         let uid = metadata["uid"].str();

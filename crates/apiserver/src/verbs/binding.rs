@@ -3,7 +3,7 @@
 use mizzen_object::{GroupResource, Status, Value, Violations, value};
 use mizzen_registry::{Change, Future, Key, NoGate, UpdateOptions};
 
-use super::{Call, create::finish, set_namespace};
+use super::{Call, check_key, create::finish, set_namespace};
 use crate::answer::{self, Answer};
 use crate::{admission, intake, options};
 
@@ -22,7 +22,9 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     check(&path.name, &binding)?;
     admission::check_other(call, &kind.gvk, &kind.root, &binding, None).await?;
 
-    let key = Key::new(&path.namespace, binding["metadata"]["name"].str());
+    let name = binding["metadata"]["name"].str();
+    check_key(pods.kind(), &path.namespace, name)?;
+    let key = Key::new(&path.namespace, name);
     let update = UpdateOptions {
         user: request.user.who(),
         dry_run: options.dry_run,

@@ -5,6 +5,7 @@ use mizzen_registry::CreateOptions;
 
 use super::{Call, set_namespace};
 use crate::answer::{Answer, warn};
+use crate::chain::plain_accept;
 use crate::ownership::Owning;
 use crate::{admission, intake, options};
 
@@ -47,7 +48,7 @@ pub(crate) fn finish(
     let mut answer = match outcome {
         Ok(answer) => answer,
         Err(status) if warnings.is_empty() => return Err(status),
-        Err(status) => crate::answer::status(&call.server.types, &status, call.accept),
+        Err(status) => crate::answer::status(&call.server.types, &status, plain_accept(call.request)),
     };
     warn(&mut answer, warnings);
     Ok(answer)

@@ -5,11 +5,11 @@ use mizzen_registry::{DeleteOptions, Deleted};
 
 use super::Call;
 use crate::answer::{self, Answer};
-use crate::{admission, options};
+use crate::{admission, delete_options, options};
 
 pub(crate) async fn delete(call: &Call<'_>) -> Result<Answer, Status> {
     let Call { server, request, resource, .. } = call;
-    let options = options::delete_options(server, request, false)?;
+    let options = delete_options::read(server, request)?;
     admission::on_delete(call)?;
     let checks = admission::Checks::new(call);
     let deleted = server.registry.delete(resource, &call.key(), &options, &checks).await;
@@ -61,7 +61,7 @@ pub(crate) async fn delete_collection(call: &Call<'_>) -> Result<Answer, Status>
     let Call { server, request, path, resource, .. } = call;
     resource.check_namespace(&path.namespace)?;
     let list = options::list_options(resource.kind(), &path.namespace, &request.query)?;
-    let options = options::delete_options(server, request, true)?;
+    let options = delete_options::read(server, request)?;
     let checks = admission::Checks::new(call);
     let deleted = server.registry.delete_collection(resource, &list, &options, &checks).await;
     let deleted = checks.settle(deleted).await?;

@@ -12,10 +12,9 @@ use mizzen_registry::{
 use super::{Call, binding::created, create::finish, set_namespace};
 use crate::admission;
 use crate::answer::{Answer, Form, not_acceptable};
-use crate::intake::{self, FieldValidation, Intake};
-use crate::options;
 use crate::ownership::Owning;
 use crate::request::{Request, ResourcePath};
+use crate::{delete_options, intake, options};
 
 const VIOLATION: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 /// How many evictions of one budget may wait for the controller.
@@ -28,11 +27,14 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
         return Err(not_acceptable());
     }
     let options = options::write_options(call.request, "CreateOptions")?;
-    let intake = read(call, options.strictness)?;
+    let (gvk, root) = (eviction_kind("v1"), &call.server.types.eviction);
+    // Kubernetes: an eviction may still be of the version that budgets have lost.
+    let old = eviction_kind("v1beta1");
+    let intake =
+        intake::other(&call.server.catalog, &gvk, Some(&old), root, call.request, options.strictness)?;
     let mut eviction = intake.value;
     set_namespace(call.path, eviction.entry("metadata"))?;
     admission::admit_below(call, &mut eviction).await?;
-    let (gvk, root) = (eviction_kind("v1"), &call.server.types.eviction);
     admission::admit_other(call, &gvk, root, &mut eviction, None).await?;
     check(call, &eviction)?;
     admission::check_other(call, &gvk, root, &eviction, None).await?;
@@ -42,15 +44,6 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
 
 fn eviction_kind(version: &str) -> GroupVersionKind {
     GroupVersionKind { group: "policy".into(), version: version.into(), kind: "Eviction".into() }
-}
-
-/// Kubernetes: an eviction may still be of the version that budgets have lost.
-fn read(call: &Call, strictness: FieldValidation) -> Result<Intake, Status> {
-    let Call { server, request, .. } = call;
-    let old = mizzen_object::decode::type_meta(&request.body)
-        .is_ok_and(|meta| meta.api_version == "policy/v1beta1");
-    let gvk = eviction_kind(if old { "v1beta1" } else { "v1" });
-    intake::other(&server.catalog, &gvk, &server.types.eviction, request, strictness)
 }
 
 fn check(call: &Call, eviction: &Value) -> Result<(), Status> {
@@ -76,7 +69,7 @@ async fn evict(call: &Call<'_>, eviction: &Value, dry_run: bool) -> Result<(), S
         return Err(Status::unknown(format!("{message} [{}]", asked.join(" "))));
     }
     let pod = pod(call)?;
-    let mut options = options::delete_options_in(&eviction["deleteOptions"])?;
+    let mut options = delete_options::from_value(&eviction["deleteOptions"])?;
     options.dry_run |= dry_run;
     if needs_no_budget(&pod) {
         evict_unguarded(call, pod, &options).await

@@ -7,9 +7,9 @@ use crate::answer::{self, Answer};
 use crate::options;
 
 pub(crate) async fn list(call: &Call<'_>) -> Result<Answer, Status> {
-    call.check_include()?;
     let options = options::list_options(call.resource.kind(), &call.path.namespace, &call.request.query)?;
     let list = call.server.registry.read_list(call.resource, &options).await?;
+    call.check_include()?;
     call.check_listed(true)?;
     let include = call.request.query.text("includeObject");
     let now = call.server.registry.now();

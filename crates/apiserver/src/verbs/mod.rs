@@ -82,6 +82,10 @@ pub(crate) async fn answer(
         check_segment(&path.name)?;
         allowed(resource, path, request, verb)?;
     }
+    if verb == "patch" {
+        // Kubernetes: a patch that cannot be read comes before an answer that cannot be written (handlers/patch.go).
+        patch::media_type(request, resource)?;
+    }
     let accept = accept(resource, request, path, verb)?;
     let notes = Notes::default();
     let until = Instant::now() + PATIENCE;
@@ -114,7 +118,7 @@ fn accept(resource: &Resource, request: &Request, path: &ResourcePath, verb: &st
     }
     let listed = path.name.is_empty() && matches!(verb, "list" | "watch");
     let tables = !path.subresource.is_empty() || !resource.kind().columns.is_empty();
-    let offer = Offer { tables, protobuf: !resource.kind().rules.loose };
+    let offer = Offer { tables, protobuf: !resource.kind().rules.loose, restful: !resource.is_custom() };
     let accept = negotiate_among(&request.headers, &request.query, listed, offer)?;
     Ok(Accept { kept: request.record.wants_response(), ..accept })
 }
@@ -281,16 +285,6 @@ impl Call<'_> {
         Key::new(&self.path.namespace, &self.path.name)
     }
 
-    /// Checks that an object's name and namespace are those of the path; fills them in where it says nothing.
-    pub fn check_name(&self, object: &mut Value) -> Result<(), Status> {
-        let namespace = object["metadata"]["namespace"].str();
-        // Kubernetes: the namespace of a custom object is compared before its name, in other words.
-        if self.resource.is_custom() && !namespace.is_empty() && !object["metadata"]["name"].is_empty() {
-            set_namespace(self.path, object.entry("metadata"))?;
-        }
-        check_name(self.path, object)
-    }
-
     /// Answers with an object.
     pub fn object(&self, object: &Object, code: u16) -> Result<Answer, Status> {
         self.check_include()?;
@@ -326,13 +320,10 @@ impl Call<'_> {
             }
             if !matches!(include, "" | "None" | "Metadata" | "Object") {
                 let shown = mizzen_object::json::quote(include);
-                if self.resource.is_custom() {
-                    return Err(Status::bad_request(format!(
-                        "Unable to convert to Table as requested: includeObject: Invalid value: {shown}: must be 'Metadata', \
-                         'Object', 'None', or empty"
-                    )));
-                }
-                return Err(Status::bad_request(format!("unrecognized includeObject value: {shown}")));
+                return Err(Status::bad_request(format!(
+                    "Unable to convert to Table as requested: includeObject: Invalid value: {shown}: must be 'Metadata', \
+                     'Object', 'None', or empty"
+                )));
             }
         }
         Ok(())
@@ -361,9 +352,10 @@ fn not_here(subresource: &str) -> Status {
     )
 }
 
-/// Checks that an object's name and namespace are those of the path; fills them in where it says nothing.
+/// Checks that an object's namespace and name are those of the path, in this order; fills the namespace in.
 pub(crate) fn check_name(path: &ResourcePath, object: &mut Value) -> Result<(), Status> {
     let metadata = object.entry("metadata");
+    set_namespace(path, metadata)?;
     let name = metadata["name"].str();
     if name.is_empty() {
         let name = &path.name;
@@ -377,14 +369,7 @@ pub(crate) fn check_name(path: &ResourcePath, object: &mut Value) -> Result<(), 
             path.name
         )));
     }
-    let namespace = metadata["namespace"].str();
-    if !path.namespace.is_empty() && !namespace.is_empty() && namespace != path.namespace {
-        return Err(Status::bad_request(format!(
-            "the namespace of the object ({namespace}) does not match the namespace on the request ({})",
-            path.namespace
-        )));
-    }
-    set_namespace(path, metadata)
+    Ok(())
 }
 
 /// Puts an object into the namespace of the path, or out of any.

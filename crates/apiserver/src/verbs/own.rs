@@ -5,11 +5,12 @@ use mizzen_registry::{Event, Gate as _, List, Object, Revision, Selection};
 use tokio::sync::mpsc;
 
 use super::create::wipe;
-use super::{Call, set_namespace, watch};
+use super::{Call, check_name, set_namespace, watch};
+use crate::admission;
 use crate::answer::{self, Answer};
 use crate::extend::{Asked, Below, Own, Storage};
 use crate::intake::{self, BodyType};
-use crate::{admission, options};
+use crate::options::{self, ListQuery};
 
 /// How many events of a storage may wait for a client.
 const WAITING: usize = 64;
@@ -54,7 +55,7 @@ async fn take(call: &Call<'_>, old: Option<&Value>) -> Result<Value, Status> {
     let options = options::write_options(request, name)?;
     let mut object = intake::object(&server.catalog, resource.kind(), request, options.strictness)?.value;
     match old {
-        Some(_) => call.check_name(&mut object)?,
+        Some(_) => check_name(call.path, &mut object)?,
         None => {
             set_namespace(path, object.entry("metadata"))?;
             wipe(object.entry("metadata"));
@@ -92,13 +93,13 @@ fn show(call: &Call, value: Value, code: u16) -> Result<Answer, Status> {
 }
 
 fn list(call: &Call, values: Vec<Value>) -> Result<Answer, Status> {
-    call.check_include()?;
     let kind = call.resource.kind();
     let options = options::list_options(kind, &call.path.namespace, &call.request.query)?;
     let chosen = values.into_iter().filter(|value| selects(&options.selection, value));
     let items = chosen.map(|value| object(kind, value)).collect();
     let (version, token) = (Revision(0), String::new());
     let list = List { items, version, token, remaining: None, superseded: None };
+    call.check_include()?;
     call.check_listed(true)?;
     let (include, now) = (call.request.query.text("includeObject"), call.server.registry.now());
     Ok(answer::list(&call.server.types, call.resource, &list, call.accept, include, now))
@@ -117,7 +118,8 @@ fn follow(
     mut changes: mpsc::Receiver<(mizzen_registry::WatchChange, Value)>,
 ) -> Result<Answer, Status> {
     let kind = call.resource.kind().clone();
-    let selection = options::selection(&kind, &call.path.namespace, &call.path.name, &call.request.query)?;
+    let selection =
+        ListQuery::parse(&kind, &call.path.namespace, &call.path.name, &call.request.query, true)?.selection;
     let (sender, events) = mpsc::channel(WAITING);
     tokio::spawn(async move {
         while let Some((change, value)) = changes.recv().await {

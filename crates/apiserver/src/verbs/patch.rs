@@ -7,15 +7,15 @@ use mizzen_object::patch::{
 };
 use mizzen_object::schema::Struct;
 use mizzen_object::{Action, GroupVersionKind, Status, Value, Violations, json};
-use mizzen_registry::{Change, Future, UpdateOptions};
+use mizzen_registry::{Change, Future, Resource, UpdateOptions};
 
-use super::{Call, apply, create::finish, set_namespace};
+use super::{Call, apply, check_name, create::finish};
 use crate::admission::{self, Claim};
 use crate::answer::Answer;
-use crate::catalog::Catalog;
-use crate::intake::{self, FieldValidation, Intake};
+use crate::intake::{self, BodyType, Document, FieldValidation, Intake};
 use crate::options;
 use crate::ownership::Owning;
+use crate::request::Request;
 
 const JSON: &str = "application/json-patch+json";
 const MERGE: &str = "application/merge-patch+json";
@@ -24,7 +24,7 @@ const APPLY: &str = "application/apply-patch+yaml";
 
 pub(crate) async fn patch(call: &Call<'_>, action: Action) -> Result<Answer, Status> {
     let Call { server, request, resource, .. } = call;
-    let form = media_type(call)?;
+    let form = media_type(request, resource)?;
     if form == Form::Apply {
         return apply::apply(call, action).await;
     }
@@ -53,14 +53,14 @@ pub(crate) async fn patch(call: &Call<'_>, action: Action) -> Result<Answer, Sta
 }
 
 /// The form of the patch.
-pub(crate) fn media_type(call: &Call) -> Result<Form, Status> {
-    let header = call.request.header("content-type");
+pub(crate) fn media_type(request: &Request, resource: &Resource) -> Result<Form, Status> {
+    let header = request.header("content-type");
     match header.split(';').next().unwrap_or_default().trim() {
         JSON => Ok(Form::Json),
         MERGE => Ok(Form::Merge),
-        STRATEGIC if !call.resource.is_custom() => Ok(Form::Strategic),
+        STRATEGIC if !resource.is_custom() => Ok(Form::Strategic),
         APPLY => Ok(Form::Apply),
-        _ if call.resource.is_custom() => Err(intake::unsupported(&[JSON, MERGE, APPLY].join(", "))),
+        _ if resource.is_custom() => Err(intake::unsupported(&[JSON, MERGE, APPLY].join(", "))),
         _ => Err(Status {
             details: Some(Box::default()),
             ..Status::failure(415, "UnsupportedMediaType", "415: Unsupported Media Type")
@@ -96,12 +96,13 @@ impl Patched<'_> {
     async fn patched(&mut self, current: &Value) -> Result<Value, Status> {
         let kind = self.call.resource.kind();
         let outcome = apply_patch(&kind.root, self.form, &self.call.request.body, current)?;
-        let intake = read(&self.call.server.catalog, &kind.gvk, &kind.root, outcome, self.strictness)?;
+        let catalog = &self.call.server.catalog;
+        let problem = |said: &GroupVersionKind| intake::kind_problem(catalog, said, &kind.gvk);
+        let intake = read(problem, &kind.gvk, &kind.root, outcome, self.strictness)?;
         self.warnings = intake.warnings;
         let mut object = intake.value;
         intake::complete(kind, &mut object).map_err(|problem| self.unfit(current, problem))?;
-        set_namespace(self.call.path, object.entry("metadata"))?;
-        self.call.check_name(&mut object)?;
+        check_name(self.call.path, &mut object)?;
         Owning::new(self.call).update_any(Some(current), &mut object).await;
         let write = admission::Write { call: self.call, old: Some(current), claim: &mut self.claim };
         admission::admit(write, &mut object).await?;
@@ -119,9 +120,9 @@ impl Patched<'_> {
     }
 }
 
-/// Reads a patched document as an object of its kind again.
+/// Reads a patched document as an object of its kind again. `problem` is what is wrong with one of another kind.
 pub(crate) fn read(
-    catalog: &Catalog,
+    problem: impl Fn(&GroupVersionKind) -> String,
     gvk: &GroupVersionKind,
     root: &Struct,
     patched: Outcome,
@@ -131,8 +132,8 @@ pub(crate) fn read(
     let shown = patched.shown.as_deref().unwrap_or(&text);
     // Kubernetes: a strategic merge patch is not asked what kind it made of the object.
     let strategic = patched.shown.is_some();
-    if let Some(problem) = wrong_kind(catalog, &patched.value, gvk, root).filter(|_| !strategic) {
-        return Err(invalid_patch(shown, &problem));
+    if !strategic {
+        check_kind(&text, gvk, root, problem).map_err(|problem| invalid_patch(shown, &problem))?;
     }
     let decoded = if strategic { restore(root, patched.value) } else { decode(root, text.as_bytes()) };
     let decoded = decoded.map_err(|error| invalid_patch(shown, &error.to_string()))?;
@@ -228,27 +229,21 @@ fn unprocessable() -> Status {
 }
 
 /// Why the patched document is not of its kind any more.
-fn wrong_kind(
-    catalog: &Catalog,
-    value: &Value,
+fn check_kind(
+    text: &str,
     expected: &GroupVersionKind,
     root: &Struct,
-) -> Option<String> {
+    problem: impl Fn(&GroupVersionKind) -> String,
+) -> Result<(), String> {
+    let document = Document::open(BodyType::Json, text.as_bytes())?;
     if root.rest().is_some() {
-        let text = json::to_string(value);
-        return value["kind"].is_empty().then(|| format!("Object 'Kind' is missing in '{text}'"));
+        return match document.states_kind() {
+            true => Ok(()),
+            false => Err(format!("Object 'Kind' is missing in '{text}'")),
+        };
     }
-    let (kind, api_version) = (value["kind"].str(), value["apiVersion"].str());
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let kind = if kind.is_empty() { &expected.kind } else { kind };
-    let said = match api_version {
-        "" => GroupVersionKind { kind: kind.into(), ..expected.clone() },
-        _ => GroupVersionKind { group: group.into(), version: version.into(), kind: kind.into() },
-    };
-    if said == *expected {
-        return None;
-    }
-    Some(intake::kind_problem(catalog, &said, expected))
+    let said = document.gvk(expected)?;
+    if said == *expected { Ok(()) } else { Err(problem(&said)) }
 }
 
 /// 422: what came out of a patch makes no sense.

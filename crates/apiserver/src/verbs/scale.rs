@@ -8,9 +8,9 @@ use mizzen_object::{
 };
 use mizzen_registry::{Change, Future, Gate, Object, UpdateOptions};
 
-use super::{Call, check_name, patch, set_namespace};
+use super::{Call, apply, check_name, patch};
 use crate::admission;
-use crate::answer::{self, Answer, Form, warn};
+use crate::answer::{self, Answer, Body, Form, warn};
 use crate::intake::{self, FieldValidation};
 use crate::options;
 use crate::ownership::Owning;
@@ -51,22 +51,34 @@ fn plain(path: &str) -> &str {
 pub(crate) async fn update(call: &Call<'_>) -> Result<Answer, Status> {
     let options = options::write_options(call.request, "UpdateOptions")?;
     let root = &call.server.types.scale;
-    let intake = intake::other(&call.server.catalog, &scale_kind(), root, call.request, options.strictness)?;
+    let catalog = &call.server.catalog;
+    let intake = intake::other(catalog, &scale_kind(), None, root, call.request, options.strictness)
+        .map_err(|status| if call.resource.is_custom() { undecodable(status) } else { status })?;
     let mut scale = intake.value;
-    set_namespace(call.path, scale.entry("metadata"))?;
     check_name(call.path, &mut scale)?;
     let mut change = Rescale { call, wanted: Wanted::Exactly(scale), strictness: options.strictness };
     store(call, &mut change, options.dry_run, &intake.warnings).await
 }
 
 pub(crate) async fn patch(call: &Call<'_>) -> Result<Answer, Status> {
-    let form = patch::media_type(call)?;
+    let form = patch::media_type(call.request, call.resource)?;
     let options = options::write_options(call.request, "PatchOptions")?;
     if call.resource.is_custom() && form == patch::Form::Apply {
         return Err(cannot_apply());
     }
     let mut change = Rescale { call, wanted: Wanted::Patched(form), strictness: options.strictness };
     store(call, &mut change, options.dry_run, &[]).await
+}
+
+/// Kubernetes: the typer of custom resources does not know the Scale that it should name in the error
+/// (apiextensions-apiserver/pkg/apiserver/customresource_handler.go), so that every decoding error reads the same.
+fn undecodable(status: Status) -> Status {
+    match status.reason.as_str() {
+        "BadRequest" => Status::bad_request(
+            "no kind is registered for the type v1.Scale in scheme \"pkg/apiserver/customresource_handler.go:781\"",
+        ),
+        _ => status,
+    }
 }
 
 /// Kubernetes: nobody can convert the Scale of a custom object, which applying it asks for.
@@ -110,7 +122,7 @@ fn show(call: &Call, scale: &Value) -> Answer {
             let mut cells = vec![scale["metadata"]["name"].clone()];
             cells.extend(mizzen_kinds::scale_cells(scale, call.server.registry.now()));
             let table = answer::single(&mizzen_kinds::scale_columns(), cells, &object, version);
-            answer::answer(200, "application/json", table)
+            answer::answer(200, "application/json", Body::line(table))
         }
     }
 }
@@ -260,21 +272,43 @@ impl Rescale<'_> {
             patch::Form::Apply => self.applied(current, before)?,
             _ => {
                 let outcome = patch::apply_patch(root, form, &self.call.request.body, &before)?;
-                let catalog = &self.call.server.catalog;
-                patch::read(catalog, &scale_kind(), root, outcome, self.strictness)?.value
+                let problem = |said: &GroupVersionKind| self.kind_problem(said);
+                patch::read(problem, &scale_kind(), root, outcome, self.strictness)?.value
             }
         };
         check_name(self.call.path, &mut scale)?;
         Ok(scale)
     }
 
+    /// Why something of another kind is no Scale. Kubernetes: those of custom resources have a scheme of their own
+    /// (client-go/scale/util.go), which cannot convert from one version to another at once.
+    fn kind_problem(&self, said: &GroupVersionKind) -> String {
+        if !self.call.resource.is_custom() {
+            return intake::kind_problem(&self.call.server.catalog, said, &scale_kind());
+        }
+        let api_version = said.api_version();
+        let known = ["apps/v1beta1", "apps/v1beta2", "extensions/v1beta1"].contains(&api_version.as_str());
+        if known && said.kind == "Scale" {
+            return format!("converting ({}.Scale) to (v1.Scale): unknown conversion", said.version);
+        }
+        let (kind, version) = (json::quote(&said.kind), json::quote(&api_version));
+        format!(
+            "no kind {kind} is registered for version {version} in scheme \"k8s.io/client-go/scale/util.go:146\""
+        )
+    }
+
     fn applied(&self, current: &Value, mut before: Value) -> Result<Value, Status> {
-        let config = super::apply::config(self.call)?;
+        let (config, complaint) = apply::config(self.call)?;
         before
             .entry("metadata")
             .set("managedFields", self.scale_owners(current, &self.replicas()).to_scale());
         let root = &self.call.server.types.scale;
-        Owning::new(self.call).apply_as(&scale_kind(), root, Some(&before), &config)
+        let applied = Owning::new(self.call).apply_as(&scale_kind(), root, Some(&before), &config)?;
+        apply::check_repeated(complaint.as_deref(), self.strictness)?;
+        if let Some(complaint) = complaint.filter(|_| self.strictness == FieldValidation::Warn) {
+            intake::as_warnings(&complaint).into_iter().for_each(|warning| self.call.notes.warn(warning));
+        }
+        Ok(applied)
     }
 
     /// Who owns what in the object after its Scale has become `scale`.

@@ -25,7 +25,7 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     let Call { server, request, path, .. } = call;
     let options = options::write_options(request, "CreateOptions")?;
     let (gvk, root) = (token_kind(), &server.types.token_request);
-    let intake = intake::other(&server.catalog, &gvk, root, request, options.strictness)?;
+    let intake = intake::other(&server.catalog, &gvk, None, root, request, options.strictness)?;
     let mut token = intake.value;
     mizzen_kinds::behaviour(&gvk).default(&mut token);
     set_namespace(path, token.entry("metadata"))?;

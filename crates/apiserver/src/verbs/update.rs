@@ -3,7 +3,7 @@
 use mizzen_object::{Action, Status, Value};
 use mizzen_registry::{Change, Future, UpdateOptions};
 
-use super::{Call, create::finish};
+use super::{Call, check_name, create::finish};
 use crate::admission::{self, Claim};
 use crate::answer::Answer;
 use crate::ownership::Owning;
@@ -14,7 +14,7 @@ pub(crate) async fn update(call: &Call<'_>, action: Action) -> Result<Answer, St
     let options = options::write_options(request, "UpdateOptions")?;
     let intake = intake::object(&server.catalog, resource.kind(), request, options.strictness)?;
     let (mut object, mut warnings) = (intake.value, intake.warnings);
-    call.check_name(&mut object)?;
+    check_name(call.path, &mut object)?;
     admission::dedupe_owners(call, &mut object, admission::Dedupe::AsSent);
 
     let update = UpdateOptions {

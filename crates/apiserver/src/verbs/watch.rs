@@ -21,7 +21,7 @@ use super::frames::{END, Frames, json_frame, start};
 use crate::answer::{self, Accept, Answer, Body, Encoding, Form, Source, Table};
 use crate::fairness::Held;
 use crate::metrics::Gauge;
-use crate::options;
+use crate::options::ListQuery;
 use crate::server::Inner;
 
 /// How often a client that wants bookmarks gets one.
@@ -29,18 +29,22 @@ const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 
 pub(crate) async fn watch(call: &Call<'_>) -> Result<Answer, Status> {
     let Call { server, request, path, resource, accept, .. } = call;
-    call.check_include()?;
     let query = &request.query;
-    options::check_version(query, true)?;
-    let asked = query.int("timeoutSeconds").map_err(Status::bad_request)?;
-    let selection = options::selection(resource.kind(), &path.namespace, &path.name, query)?;
+    let read = ListQuery::parse(resource.kind(), &path.namespace, &path.name, query, true)?;
     let initial = query.bool("sendInitialEvents");
-    let options = WatchOptions { selection, version: query.text("resourceVersion").into(), initial };
+    let options =
+        WatchOptions { selection: read.selection, version: query.text("resourceVersion").into(), initial };
     let bookmarks = query.bool("allowWatchBookmarks").unwrap_or(false);
-    let lasts = duration(server, asked);
+    let lasts = duration(server, read.timeout);
     let writer = Writer::new(call);
 
-    let stream = match server.registry.watch(resource, options).await {
+    let watch = match server.registry.watch(resource, options).await {
+        // Kubernetes: a version that is no more, or not yet, is told in the stream, not by the status code.
+        Err(status) if !matches!(status.code, 410 | 504) => return Err(status),
+        watch => watch,
+    };
+    check_form(call)?;
+    let stream = match watch {
         Ok(watch) => {
             let mut held = request.turn.take();
             if watch.progress().is_some() {
@@ -51,16 +55,25 @@ pub(crate) async fn watch(call: &Call<'_>) -> Result<Answer, Status> {
             stream.held = held;
             stream
         }
-        // Kubernetes: a version that is no more, or not yet, is told in the stream, not by the status code.
-        Err(status) if matches!(status.code, 410 | 504) => Stream::failed(server, writer, lasts, &status),
-        Err(status) => return Err(status),
+        Err(status) => Stream::failed(server, writer, lasts, &status),
     };
     Ok(answer::answer(200, stream_type(*accept), Body::stream(stream)))
+}
+
+/// Checks that events can be written as they are asked for. Kubernetes: that comes when there is something to write
+/// (handlers/response.go).
+fn check_form(call: &Call) -> Result<(), Status> {
+    call.check_include()?;
+    match call.accept.encoding {
+        Encoding::Yaml => Err(answer::no_stream()),
+        _ => Ok(()),
+    }
 }
 
 /// Events of a storage that the server's author wrote. There are no bookmarks: nobody knows its versions.
 pub(super) fn watch_own(call: &Call<'_>, events: Receiver<Event>) -> Result<Answer, Status> {
     let Call { server, request, accept, .. } = call;
+    check_form(call)?;
     let asked = request.query.int("timeoutSeconds").map_err(Status::bad_request)?;
     let writer = Writer::new(call);
     let lasts = duration(server, asked);
@@ -218,6 +231,12 @@ impl Stream {
         }
     }
 
+    /// Whether something is written of these events.
+    fn announces_any(&self, events: &[Event]) -> bool {
+        let written = |event: &Event| matches!(event, Event::Object(..)) || self.announces;
+        events.iter().any(written)
+    }
+
     fn poll_bookmark(&mut self, context: &mut Context, version: Revision) -> Option<Bytes> {
         let ticks = self.bookmarks.as_mut()?;
         if ticks.poll_tick(context).is_pending() {
@@ -284,6 +303,11 @@ impl Source for Stream {
             let Poll::Ready((feed, outcome)) = pending.as_mut().poll(context) else { break };
             match outcome {
                 None => self.pending = None,
+                // Kubernetes: an object that is no list has no such form, and the stream ends where it would be written.
+                Some(Ok(events)) if self.writer.accept.listed && self.announces_any(&events) => {
+                    self.pending = None;
+                    return Poll::Ready(None);
+                }
                 Some(Ok(events)) => {
                     self.pending = Some(next(feed));
                     if self.is_over() {

@@ -5,7 +5,7 @@ use mizzen_object::{GroupVersionKind, Status, Value, value};
 use mizzen_registry::{DeleteOptions, Propagation, Resource};
 
 use super::matching::Version;
-use crate::options;
+use crate::delete_options;
 use crate::verbs::Call;
 
 /// What is done.
@@ -155,8 +155,7 @@ impl<'a> Attributes<'a> {
         let mut options = value!({ "kind": (operation.options_kind()), "apiVersion": "meta.k8s.io/v1" });
         let dry_run = match operation {
             Operation::Delete => {
-                let all = self.call.path.name.is_empty();
-                let asked = options::delete_options(self.call.server, self.call.request, all)?;
+                let asked = delete_options::read(self.call.server, self.call.request)?;
                 fill_delete_options(&mut options, &asked);
                 asked.dry_run
             }
