@@ -2,7 +2,8 @@
 //! only place that reads the wall clock or asks for random bytes.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use mizzen_object::seam::{Clock, Random};
@@ -73,6 +74,32 @@ impl Clock for VirtualClock {
     fn now(&self) -> (i64, u32) {
         let passed = self.began.elapsed();
         (self.begin.saturating_add_unsigned(passed.as_secs()), passed.subsec_nanos())
+    }
+}
+
+/// A [`VirtualClock`] that can be set while it runs, as an operator sets a wall clock. Clones are the same clock.
+#[derive(Debug, Clone)]
+pub struct SettableClock {
+    clock: VirtualClock,
+    offset: Arc<AtomicI64>,
+}
+
+impl SettableClock {
+    /// It is `begin` now, in seconds since 1970.
+    pub fn starting_at(begin: i64) -> SettableClock {
+        SettableClock { clock: VirtualClock::starting_at(begin), offset: Arc::default() }
+    }
+
+    /// Sets the clock forward by `seconds`, or back if they are negative.
+    pub fn step(&self, seconds: i64) {
+        self.offset.fetch_add(seconds, Ordering::Relaxed);
+    }
+}
+
+impl Clock for SettableClock {
+    fn now(&self) -> (i64, u32) {
+        let (seconds, nanos) = self.clock.now();
+        (seconds.saturating_add(self.offset.load(Ordering::Relaxed)), nanos)
     }
 }
 

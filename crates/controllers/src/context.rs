@@ -1,6 +1,7 @@
 //! What every loop is given: a way to the API, shared caches, a recorder, and the seams of time and chance.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
@@ -11,6 +12,7 @@ use mizzen_sdk::event::{ApiSink, Broadcaster, Limits, Note, Recorder};
 use mizzen_sdk::informer::{Factory, Informer};
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::seam::{self, Chance, Clock};
+use mizzen_sdk::timeline::Timeline;
 use mizzen_sdk::{Key, Object, Resource};
 
 use crate::census::Census;
@@ -69,6 +71,7 @@ pub struct Context {
     pub api: Api,
     /// The time of day.
     pub clock: Clock,
+    timeline: Arc<Timeline>,
     /// Where chance comes from.
     pub chance: Chance,
     /// How all loops are set up.
@@ -88,6 +91,7 @@ impl Context {
         Context {
             api: Api::new(client.clone()),
             clock: options.clock.clone(),
+            timeline: Arc::new(Timeline::new(options.clock.clone())),
             chance: options.chance.clone(),
             census: Census::new(client.clone()),
             informers: options.informers.clone().unwrap_or_else(|| Factory::new(client)),
@@ -134,6 +138,17 @@ impl Context {
     /// The time of day.
     pub fn now(&self) -> Timestamp {
         (self.clock)()
+    }
+
+    /// The time on the monotonic clock: for back-offs, grace periods and windows that this process measures. Steps of the wall
+    /// clock do not change it, and objects never have it.
+    pub fn monotonic_now(&self) -> Timestamp {
+        self.timeline.now().monotonic
+    }
+
+    /// How long ago the wall clock showed a second, whatever steps it made since.
+    pub fn elapsed_since(&self, second: i64) -> Duration {
+        self.timeline.elapsed(Timestamp::from_second(second).unwrap_or(Timestamp::MIN))
     }
 
     /// The time of day as objects say it, in whole seconds.

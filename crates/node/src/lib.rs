@@ -29,6 +29,7 @@ pub mod runtime;
 pub mod script;
 mod settings;
 mod status;
+mod timeline;
 
 use std::hash::BuildHasher as _;
 use std::net::{IpAddr, Ipv4Addr};
@@ -46,10 +47,12 @@ use tokio::sync::mpsc::unbounded_channel;
 
 use agent::Agent;
 pub use logs::{ServeError, Serving, client_authority};
+pub use moment::Moment;
 pub use nodes::parse_capacity;
 use runtime::{ContainerRuntime, Simulated};
 use settings::{Settings, unrepeated};
 use status::Host;
+use timeline::Timeline;
 
 /// The way to the API for the node of this name.
 pub type ClientOf = Arc<dyn Fn(&str) -> Client + Send + Sync>;
@@ -154,7 +157,7 @@ fn settings(options: Options, port: u16) -> Settings {
         host: Host { address: address.to_string().into(), scheme },
         port,
         runtime,
-        clock,
+        timeline: Timeline::new(clock),
         prefix,
         n_nodes,
         capacity,

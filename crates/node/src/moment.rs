@@ -1,22 +1,115 @@
-//! When? A moment is the time since 1970; in objects it is a text with whole seconds.
+//! When? A [`Moment`] has a monotonic reading, by which moments are compared and timers run, and a wall-clock reading, which
+//! objects have as a text with whole seconds. As in Go's `time.Time`, a step of the wall clock changes no distance between moments.
 
+use std::cmp::Ordering;
+use std::ops::{Add, AddAssign};
 use std::time::Duration;
 
 use mizzen_object::Value;
 use mizzen_object::time::{from_unix, to_unix};
 
-/// The time that has passed since 1970.
-pub type Moment = Duration;
+/// A moment, on the monotonic and on the wall clock. Moments are ordered by the monotonic reading alone.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Moment {
+    /// The monotonic reading, counted from the agent's origin.
+    at: Duration,
+    /// The wall-clock reading: the time since 1970.
+    wall: Duration,
+}
+
+impl Moment {
+    /// A moment by both readings.
+    pub const fn new(at: Duration, wall: Duration) -> Moment {
+        Moment { at, wall }
+    }
+
+    /// So many seconds after 1970, where both clocks agree.
+    pub const fn from_secs(seconds: u64) -> Moment {
+        let at = Duration::from_secs(seconds);
+        Moment { at, wall: at }
+    }
+
+    /// The monotonic reading.
+    pub fn monotonic(self) -> Duration {
+        self.at
+    }
+
+    /// The wall-clock reading: the time since 1970.
+    pub fn wall(self) -> Duration {
+        self.wall
+    }
+
+    /// How long after `other` this is; zero if it is before.
+    pub fn saturating_since(self, other: Moment) -> Duration {
+        self.at.saturating_sub(other.at)
+    }
+
+    /// The moment `time` before this one.
+    pub fn saturating_before(self, time: Duration) -> Moment {
+        Moment { at: self.at.saturating_sub(time), wall: self.wall.saturating_sub(time) }
+    }
+
+    /// The moment at which the wall clock shows `wall`, if it runs on as it does `now`.
+    fn on_wall(wall: Duration, now: Moment) -> Moment {
+        let at = (now.at + wall.saturating_sub(now.wall)).saturating_sub(now.wall.saturating_sub(wall));
+        Moment { at, wall }
+    }
+}
+
+impl PartialEq for Moment {
+    fn eq(&self, other: &Moment) -> bool {
+        self.at == other.at
+    }
+}
+
+impl Eq for Moment {}
+
+impl PartialOrd for Moment {
+    fn partial_cmp(&self, other: &Moment) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Moment {
+    fn cmp(&self, other: &Moment) -> Ordering {
+        self.at.cmp(&other.at)
+    }
+}
+
+impl Add<Duration> for Moment {
+    type Output = Moment;
+
+    fn add(self, time: Duration) -> Moment {
+        Moment { at: self.at.saturating_add(time), wall: self.wall.saturating_add(time) }
+    }
+}
+
+impl AddAssign<Duration> for Moment {
+    fn add_assign(&mut self, time: Duration) {
+        *self = *self + time;
+    }
+}
 
 /// A moment as objects have it.
 pub fn to_value(moment: Moment) -> Value {
-    from_unix(i64::try_from(moment.as_secs()).unwrap_or_default()).into()
+    from_unix(i64::try_from(moment.wall.as_secs()).unwrap_or_default()).into()
 }
 
-/// The moment that an object names; none if it names none.
-pub fn from_value(value: &Value) -> Option<Moment> {
+/// The wall-clock time that an object names; none if it names none.
+pub fn wall_of(value: &Value) -> Option<Duration> {
     let seconds = to_unix(value.as_str()?)?;
-    u64::try_from(seconds).ok().map(Moment::from_secs)
+    u64::try_from(seconds).ok().map(Duration::from_secs)
+}
+
+/// The moment that an object names, by the wall clock of `now`; none if it names none.
+pub fn from_value(value: &Value, now: Moment) -> Option<Moment> {
+    wall_of(value).map(|wall| Moment::on_wall(wall, now))
+}
+
+/// The moment that an object names for something that has happened: it is not after `now`, even if the wall clock was set back
+/// since it was written. The text of it stays what it is.
+pub fn from_past(value: &Value, now: Moment) -> Option<Moment> {
+    from_value(value, now).map(|moment| Moment { at: moment.at.min(now.at), ..moment })
 }
 
 /// So many seconds, as objects count them; negative ones are none.
@@ -29,5 +122,46 @@ pub fn earlier(one: Option<Moment>, other: Option<Moment>) -> Option<Moment> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
         (one, other) => one.or(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn at(monotonic: u64, wall: u64) -> Moment {
+        Moment::new(Duration::from_secs(monotonic), Duration::from_secs(wall))
+    }
+
+    #[test]
+    fn a_step_of_the_wall_clock_changes_no_distance() {
+        let before = at(10_000, 10_000);
+        for wall in [10_005 - 3600, 10_005, 10_005 + 3600] {
+            let after = at(10_005, wall);
+            assert_eq!(after.saturating_since(before), Duration::from_secs(5), "{wall}");
+            assert!(before < after && before + Duration::from_secs(5) == after, "{wall}");
+        }
+    }
+
+    #[test]
+    fn a_text_keeps_its_wall_clock_time() {
+        let now = at(10_000, 10_000);
+        for wall in [9_000, 10_000, 20_000] {
+            let text = to_value(at(0, wall));
+            assert_eq!(to_value(from_value(&text, now).unwrap()), text);
+            assert_eq!(to_value(from_past(&text, now).unwrap()), text);
+        }
+    }
+
+    #[test]
+    fn what_has_happened_is_not_in_the_future_after_the_clock_was_set_back() {
+        let now = at(10_000, 10_000);
+        let text = to_value(now + HOUR);
+        assert_eq!(from_value(&text, now), Some(now + HOUR));
+        assert_eq!(from_past(&text, now), Some(now));
+        let text = to_value(now.saturating_before(HOUR));
+        assert_eq!(from_past(&text, now), Some(now.saturating_before(HOUR)));
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use mizzen_object::{Str, Value};
 use mizzen_sdk::Object;
@@ -15,6 +15,7 @@ use crate::ClientOf;
 use crate::moment::Moment;
 use crate::runtime::ContainerRuntime;
 use crate::status::Host;
+use crate::timeline::Timeline;
 
 /// What everything here shares.
 pub struct Settings {
@@ -23,7 +24,7 @@ pub struct Settings {
     /// The way to the API for each node.
     pub client_of: ClientOf,
     pub runtime: Arc<dyn ContainerRuntime>,
-    pub clock: Clock,
+    pub timeline: Timeline,
     /// How the names of nodes begin.
     pub prefix: String,
     pub n_nodes: usize,
@@ -41,9 +42,9 @@ impl Settings {
         Api::new((self.client_of)(node))
     }
 
-    /// The time of day.
+    /// The present moment.
     pub fn now(&self) -> Moment {
-        Moment::from_nanos(u64::try_from((self.clock)().as_nanosecond()).unwrap_or_default())
+        self.timeline.now()
     }
 
     /// The names of all nodes.
@@ -72,13 +73,16 @@ impl Settings {
     }
 }
 
-/// A clock that never shows the same time twice: events are named by their time.
+/// A clock that does not show the same time twice in a row: events are named by their time. It follows a wall clock that is set
+/// back.
 pub fn unrepeated(clock: Clock) -> Clock {
     let last = Mutex::new(Timestamp::MIN);
     Arc::new(move || {
         let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
         let next = Timestamp::from_nanosecond(last.as_nanosecond() + 1).unwrap_or(*last);
-        *last = clock().max(next);
+        let now = clock();
+        let is_step = last.duration_since(now) > SignedDuration::from_secs(1);
+        *last = if is_step { now } else { now.max(next) };
         *last
     })
 }

@@ -30,6 +30,8 @@ const LONGEST_NOTE: usize = 1024;
 const AT_ONCE: usize = 64;
 /// How many may wait to be written; more are dropped and counted.
 const WAITING: u64 = 10_000;
+/// From how many microseconds on a clock that is behind the last event was set back.
+const STEP: i64 = 1_000_000;
 
 /// What is told.
 pub(crate) struct Note {
@@ -142,12 +144,13 @@ impl Herald {
         });
     }
 
-    /// The time of day, but never the same twice.
+    /// The time of day, but never the same twice in a row. It follows a wall clock that is set back.
     fn moment(&self) -> Timestamp {
         let now = (self.clock)().as_microsecond();
-        let next = |last: i64| Some(now.max(last + 1));
-        let last = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).unwrap_or_default();
-        Timestamp::from_microsecond(now.max(last + 1)).unwrap_or_default()
+        let next = |last: i64| if last - now > STEP { now } else { now.max(last + 1) };
+        let update = |last: i64| Some(next(last));
+        let last = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, update).unwrap_or_default();
+        Timestamp::from_microsecond(next(last)).unwrap_or_default()
     }
 
     fn event(&self, scheduler: &str, pod: &Pod, note: &Note) -> Value {

@@ -15,6 +15,7 @@
 //! | [`event`] | How do people hear what a controller did? |
 //! | [`election`] | Who of several leads? |
 //! | [`discover`] | Which kinds does a server have, and what are they called? |
+//! | [`timeline`] | How long ago was that, whatever the wall clock did since? |
 //! | [`metrics`] | How are the parts doing? |
 //!
 //! Invariant: nothing here knows a server; what works with ours works with any.
@@ -35,6 +36,7 @@ pub mod owner;
 pub mod queue;
 pub mod resource;
 pub mod seam;
+pub mod timeline;
 pub mod watch;
 pub mod write;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// A moment, in milliseconds since 1970.
+/// A moment on the monotonic clock, in milliseconds.
 pub(crate) type Moment = i64;
 
 /// What happened to one target.

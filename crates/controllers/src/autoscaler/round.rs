@@ -60,7 +60,7 @@ impl<'a> Round<'a> {
         let mut target = self.find_target().await?;
         let current = target.replicas();
         self.bounds.current = current;
-        let now = self.all.context.now().as_millisecond();
+        let now = self.all.context.monotonic_now().as_millisecond();
         self.all.remember(&self.key, |known| known.history.begin(current, now));
         let decision = match self.decide(&target).await {
             Ok(decision) => decision,
@@ -121,7 +121,7 @@ impl<'a> Round<'a> {
 
     /// Holds what metrics ask for against what may be done.
     fn limit(&mut self, wanted: i64) -> i64 {
-        let now = self.all.context.now().as_millisecond();
+        let now = self.all.context.monotonic_now().as_millisecond();
         let (behaviour, bounds) = (&self.autoscaler["spec"]["behavior"], self.bounds);
         let verdict =
             self.all.remember(&self.key, |known| limit(behaviour, bounds, wanted, &mut known.history, now));
@@ -230,7 +230,7 @@ impl<'a> Round<'a> {
         self.draft.condition("AbleToScale", true, "SucceededRescale", text);
         let text = format!("New size: {replicas}; reason: {reason}");
         self.tell(Note::normal("SuccessfulRescale", "Scaling", text));
-        let now = self.all.context.now().as_millisecond();
+        let now = self.all.context.monotonic_now().as_millisecond();
         self.all.remember(&self.key, |known| known.history.scaled(current, replicas, now));
         self.draft.replicas(current, Some(replicas), metrics);
         self.draft.scaled();

@@ -74,7 +74,7 @@ pub fn start(context: &Context) -> Work {
     Work::new(queue, N_WORKERS, daemon_sets.clone()).and(async move {
         loop {
             sleep(FORGET).await;
-            daemon_sets.failures.forget_past(daemon_sets.context.now());
+            daemon_sets.failures.forget_past(daemon_sets.context.monotonic_now());
         }
     })
 }
@@ -141,8 +141,9 @@ impl DaemonSets {
     ) -> Result<Option<Duration>, Error> {
         let (nodes, pods) = (self.nodes()?, pod::by_node(pods));
         let view = View { set, hash: &revisions.hash, nodes: &nodes, pods: &pods, now: self.context.now() };
-        let plan = plan::plan(&view, |node| self.failures.wait(&failure_key(set, node), view.now));
-        self.tell_of_ended(set, &plan, view.now);
+        let now = self.context.monotonic_now();
+        let plan = plan::plan(&view, |node| self.failures.wait(&failure_key(set, node), now));
+        self.tell_of_ended(set, &plan, now);
         self.change(&view, &plan.create, &plan.delete).await?;
         if plan.create.is_empty()
             && plan.delete.is_empty()

@@ -1,18 +1,20 @@
 //! When may the next pod be made after some have failed?
 //!
 //! The first failure costs 10 s, each further one twice as much, up to 10 minutes. The time runs from the end of the
-//! last container that failed, not from when somebody looked.
+//! last container that failed, not from when somebody looked, and passes on the monotonic clock.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::jiff::Timestamp;
 use mizzen_sdk::Object;
 
 use super::facts::{failure_count, finish_time, ignored_failure_count};
 
 const FIRST: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(600);
+
+/// How long ago the wall clock showed a second since 1970.
+pub type Elapsed<'a> = &'a dyn Fn(i64) -> Duration;
 
 /// How often pods of a job failed one after the other, and when the last did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -40,25 +42,24 @@ impl Backoff {
     }
 
     /// How long to wait from now.
-    pub fn remaining(self, now: Timestamp) -> Duration {
-        remaining(self.n_failures, self.last_failure, now)
+    pub fn remaining(self, elapsed: Elapsed) -> Duration {
+        remaining(self.n_failures, self.last_failure, elapsed)
     }
 }
 
 /// How long an index is to wait after its last pod failed.
-pub fn remaining_of_index(last_failed: Option<&Arc<Object>>, now: Timestamp) -> Duration {
+pub fn remaining_of_index(last_failed: Option<&Arc<Object>>, elapsed: Elapsed) -> Duration {
     let Some(pod) = last_failed else { return Duration::ZERO };
-    remaining(failure_count(pod) + ignored_failure_count(pod) + 1, finish_time(pod), now)
+    remaining(failure_count(pod) + ignored_failure_count(pod) + 1, finish_time(pod), elapsed)
 }
 
-fn remaining(n_failures: i64, last_failure: i64, now: Timestamp) -> Duration {
+fn remaining(n_failures: i64, last_failure: i64, elapsed: Elapsed) -> Duration {
     if n_failures == 0 {
         return Duration::ZERO;
     }
     let doublings = (n_failures - 1).min(10) as u32;
     let span = (FIRST * 2_u32.pow(doublings)).min(LONGEST);
-    let end = i128::from(last_failure) * 1_000_000_000 + span.as_nanos() as i128;
-    Duration::from_nanos((end - now.as_nanosecond()).try_into().unwrap_or_default())
+    span.saturating_sub(elapsed(last_failure))
 }
 
 #[cfg(test)]
@@ -76,11 +77,15 @@ mod tests {
         times.iter().map(pod).collect()
     }
 
+    fn at_second_100(second: i64) -> Duration {
+        Duration::from_secs(u64::try_from(100 - second).unwrap_or_default())
+    }
+
     /// The seconds to wait at second 100.
     #[track_caller]
     fn check(before: Backoff, succeeded: &[i64], failed: &[i64], expect: u64) -> Backoff {
         let known = before.after(&pods(succeeded), &pods(failed));
-        assert_eq!(known.remaining(Timestamp::from_second(100).unwrap()), Duration::from_secs(expect));
+        assert_eq!(known.remaining(&at_second_100), Duration::from_secs(expect));
         known
     }
 
@@ -112,8 +117,8 @@ mod tests {
         });
         let pod =
             value!({"metadata": {"creationTimestamp": "1970-01-01T00:01:40Z", "annotations": annotations}});
-        let now = Timestamp::from_second(100).unwrap();
-        assert_eq!(remaining_of_index(Some(&Arc::new(Object::from(pod))), now), Duration::from_secs(40));
-        assert_eq!(remaining_of_index(None, now), Duration::ZERO);
+        let pod = Arc::new(Object::from(pod));
+        assert_eq!(remaining_of_index(Some(&pod), &at_second_100), Duration::from_secs(40));
+        assert_eq!(remaining_of_index(None, &at_second_100), Duration::ZERO);
     }
 }

@@ -114,7 +114,7 @@ impl Jobs {
         begin(&mut job, now);
         let progress = Progress::of(&job, pods, self.backoff(key));
         let verdict = verdict(&job, &progress, now);
-        let acted = self.act(&job, &progress, verdict.is_some(), now).await;
+        let acted = self.act(&job, &progress, verdict.is_some()).await;
         let finish = self.settle(&mut job, &progress, verdict, &acted, now);
         let deadline = if finish.is_none() { time_to_deadline(&job, now) } else { None };
         note_counts(job.entry("status"), &acted);
@@ -137,13 +137,16 @@ impl Jobs {
     }
 
     /// Deletes all pods of a job that is over, or makes and deletes as many as it needs.
-    async fn act(&self, job: &Object, progress: &Progress, is_over: bool, now: Timestamp) -> Acted {
+    async fn act(&self, job: &Object, progress: &Progress, is_over: bool) -> Acted {
         let owner = Owner { context: &self.context, object: job, kind: &JOBS };
         let actor = Actor { owner, writes: &self.writes, progress };
         match (is_over, job.is_going()) {
             (true, _) => actor.stop().await,
             (false, true) => Acted::nothing(progress),
-            (false, false) => actor.carry_out(plan(job, progress, now)).await,
+            (false, false) => {
+                let plan = plan(job, progress, &|second| self.context.elapsed_since(second));
+                actor.carry_out(plan).await
+            }
         }
     }
 

@@ -4,11 +4,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::jiff::Timestamp;
 use mizzen_object::Value;
 use mizzen_sdk::Object;
 
-use super::backoff::remaining_of_index;
+use super::backoff::{Elapsed, remaining_of_index};
 use super::facts::{self, index_of, valid_index_of};
 use super::progress::{IndexProgress, Progress};
 use crate::common::pod::is_terminating;
@@ -31,7 +30,7 @@ pub enum Plan {
 }
 
 /// Decides what is to be done for a job that is not over.
-pub fn plan(job: &Value, progress: &Progress, now: Timestamp) -> Plan {
+pub fn plan(job: &Value, progress: &Progress, elapsed: Elapsed) -> Plan {
     if facts::is_suspended(job) {
         return delete(progress.active.clone());
     }
@@ -44,7 +43,7 @@ pub fn plan(job: &Value, progress: &Progress, now: Timestamp) -> Plan {
     let n_leaving = if facts::only_replaces_failed(job) { progress.n_terminating } else { 0 };
     match n_wanted - n_leaving - n_active {
         ..=0 => Plan::Keep,
-        n => create(job, progress, (n as usize).min(LIMIT), now),
+        n => create(job, progress, (n as usize).min(LIMIT), elapsed),
     }
 }
 
@@ -87,16 +86,16 @@ fn misplaced(job: &Value, pods: Vec<Arc<Object>>) -> (Vec<Arc<Object>>, Vec<Arc<
     (misplaced, placed)
 }
 
-fn create(job: &Value, progress: &Progress, n: usize, now: Timestamp) -> Plan {
+fn create(job: &Value, progress: &Progress, n: usize, elapsed: Elapsed) -> Plan {
     let has_own_limit = facts::has_limit_per_index(job);
-    let wait = progress.backoff.remaining(now);
+    let wait = progress.backoff.remaining(elapsed);
     if !has_own_limit && !wait.is_zero() {
         return Plan::Wait(wait);
     }
     let Some(indexes) = &progress.indexes else { return Plan::Create(vec![None; n]) };
     let pending = pending(job, progress, indexes, n);
     if has_own_limit {
-        return create_those_due(pending, indexes, now);
+        return create_those_due(pending, indexes, elapsed);
     }
     create_for(pending)
 }
@@ -123,8 +122,8 @@ fn pending(job: &Value, progress: &Progress, indexes: &IndexProgress, n: usize) 
 }
 
 /// Each index waits for itself; those that need not wait any longer do not wait for the others.
-fn create_those_due(pending: Vec<i64>, indexes: &IndexProgress, now: Timestamp) -> Plan {
-    let wait = |index: &i64| remaining_of_index(indexes.last_failed.get(index), now);
+fn create_those_due(pending: Vec<i64>, indexes: &IndexProgress, elapsed: Elapsed) -> Plan {
+    let wait = |index: &i64| remaining_of_index(indexes.last_failed.get(index), elapsed);
     let shortest = pending.iter().map(wait).min();
     let due: Vec<i64> = pending.into_iter().filter(|index| wait(index).is_zero()).collect();
     match shortest {
@@ -144,7 +143,7 @@ mod tests {
     fn decide(spec: Value, pods: Vec<Object>) -> Plan {
         let job = job(spec);
         let progress = Progress::of(&job, pods.into_iter().map(Arc::new).collect(), Backoff::default());
-        plan(&job, &progress, Timestamp::from_second(100).unwrap())
+        plan(&job, &progress, &|second| Duration::from_secs(u64::try_from(100 - second).unwrap_or_default()))
     }
 
     #[track_caller]

@@ -1,10 +1,10 @@
 //! Does a node still say that it lives? Its status and its lease are heartbeats.
 //!
-//! Moments are ours, taken when a heartbeat is seen: clocks of nodes may be wrong.
+//! Moments are ours, taken on the monotonic clock when a heartbeat is seen: clocks of nodes may be wrong, and ours may be set.
 
 use std::time::Duration;
 
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use mizzen_object::{Value, time, value};
 
 /// How long a node may be silent before it counts as lost.
@@ -17,7 +17,7 @@ const REPORTED: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPres
 /// What is remembered of a node between two looks.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Health {
-    /// When the last heartbeat was seen.
+    /// When the last heartbeat was seen, on the monotonic clock.
     pub seen: Timestamp,
     /// The heartbeat of Ready in the status seen last; none if there was no such condition.
     heartbeat: Option<Value>,
@@ -38,13 +38,20 @@ pub(super) struct Look {
     pub conditions: Option<Vec<Value>>,
 }
 
+/// The time of a look: on the monotonic clock, and the time of day.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Now {
+    pub monotonic: Timestamp,
+    pub wall: Timestamp,
+}
+
 /// Looks at a node and the last renewal of its lease (`""` if it has none).
-pub(super) fn look(known: Option<&Health>, node: &Value, renewed: &str, now: Timestamp) -> Look {
+pub(super) fn look(known: Option<&Health>, node: &Value, renewed: &str, now: Now) -> Look {
     let health = remember(known, node, renewed, now);
     let before = find(node, "Ready");
     let grace = if before.is_some() { GRACE } else { STARTUP_GRACE };
-    let is_silent = now > health.seen + grace;
-    let conditions = is_silent.then(|| silent(node, &now_text(now)));
+    let is_silent = now.monotonic > health.seen + grace;
+    let conditions = is_silent.then(|| silent(node, &now_text(now.wall)));
     let after = match &conditions {
         Some(conditions) => conditions.iter().find(|condition| condition["type"].str() == "Ready"),
         None => before,
@@ -62,20 +69,24 @@ pub(super) fn now_text(now: Timestamp) -> String {
     time::from_unix(now.as_second())
 }
 
-fn remember(known: Option<&Health>, node: &Value, renewed: &str, now: Timestamp) -> Health {
+fn remember(known: Option<&Health>, node: &Value, renewed: &str, now: Now) -> Health {
     let heartbeat = find(node, "Ready").map(|condition| condition["lastHeartbeatTime"].clone());
-    let is_renewed = |known: &Health| known.renewed.as_str() < renewed;
+    // Kubernetes: only a later renewTime counts (node_lifecycle_controller.go). Then a node whose clock is set back by an hour is
+    // lost for an hour although it renews its lease; here any new renewTime is a heartbeat.
+    let is_renewed = |known: &Health| !renewed.is_empty() && known.renewed != renewed;
     let seen = match known {
         Some(known) if known.heartbeat == heartbeat && !is_renewed(known) => known.seen,
-        None if heartbeat.is_none() && renewed.is_empty() => created(node).unwrap_or(now),
-        _ => now,
+        None if heartbeat.is_none() && renewed.is_empty() => created(node, now).unwrap_or(now.monotonic),
+        _ => now.monotonic,
     };
     Health { seen, heartbeat, renewed: renewed.to_string() }
 }
 
-fn created(node: &Value) -> Option<Timestamp> {
+/// When a node was created, on the monotonic clock; not in the future.
+fn created(node: &Value, now: Now) -> Option<Timestamp> {
     let seconds = time::to_unix(node["metadata"]["creationTimestamp"].str())?;
-    Timestamp::from_second(seconds).ok()
+    let age = now.wall.duration_since(Timestamp::from_second(seconds).ok()?);
+    now.monotonic.checked_sub(age.max(SignedDuration::ZERO)).ok()
 }
 
 fn find<'a>(node: &'a Value, kind: &str) -> Option<&'a Value> {
@@ -121,6 +132,10 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
+    fn now(second: i64) -> Now {
+        Now { monotonic: at(second), wall: at(second) }
+    }
+
     fn node(status: &str, heartbeat: &str) -> Value {
         value!({"status": {"conditions": [{"type": "Ready", "status": status, "lastHeartbeatTime": heartbeat}]}})
     }
@@ -134,7 +149,7 @@ mod tests {
     fn check(node: Value, looks: &[(i64, &str)], wanted: Option<&str>) -> Look {
         let mut look = None::<Look>;
         for (second, renewed) in looks {
-            look = Some(super::look(look.as_ref().map(|look| &look.health), &node, renewed, at(*second)));
+            look = Some(super::look(look.as_ref().map(|look| &look.health), &node, renewed, now(*second)));
         }
         let look = look.unwrap();
         assert_eq!(look.ready.as_deref(), wanted);
@@ -156,15 +171,35 @@ mod tests {
     fn a_renewed_lease_is_a_heartbeat() {
         check(node("True", "t"), &[(100, "a"), (149, "b"), (199, "b")], Some("True"));
         check(node("True", "t"), &[(100, "a"), (149, "b"), (200, "b")], Some("Unknown"));
-        check(node("True", "t"), &[(100, "b"), (149, "a"), (151, "a")], Some("Unknown"));
+        check(node("True", "t"), &[(100, "b"), (149, ""), (151, "")], Some("Unknown"));
+    }
+
+    #[test]
+    fn a_lease_that_is_renewed_by_a_clock_that_was_set_back_is_a_heartbeat() {
+        check(node("True", "t"), &[(100, "b"), (149, "a"), (199, "a")], Some("True"));
+        check(node("True", "t"), &[(100, "b"), (149, "a"), (200, "a")], Some("Unknown"));
+    }
+
+    #[test]
+    fn a_step_of_the_wall_clock_loses_no_node_and_saves_none() {
+        for step in [-3600, 3600] {
+            let now = |second: i64| Now { monotonic: at(second), wall: at(second + step) };
+            let first = look(None, &node("True", "t"), "a", super::tests::now(100_000));
+            let second = look(Some(&first.health), &node("True", "t"), "a", now(100_050));
+            assert_eq!(second.ready.as_deref(), Some("True"), "{step}");
+            let third = look(Some(&second.health), &node("True", "t"), "a", now(100_051));
+            assert_eq!(third.ready.as_deref(), Some("Unknown"), "{step}");
+            let changed = third.conditions.unwrap()[0]["lastTransitionTime"].clone();
+            assert_eq!(changed.str(), now_text(at(100_051 + step)), "objects have the time of day");
+        }
     }
 
     #[test]
     fn a_status_is_a_heartbeat_when_its_time_changes() {
-        let first = look(None, &node("True", "t"), "", at(100));
-        let second = look(Some(&first.health), &node("True", "u"), "", at(149));
+        let first = look(None, &node("True", "t"), "", now(100));
+        let second = look(Some(&first.health), &node("True", "u"), "", now(149));
         assert_eq!(second.health.seen, at(149));
-        let third = look(Some(&second.health), &node("True", "u"), "", at(150));
+        let third = look(Some(&second.health), &node("True", "u"), "", now(150));
         assert_eq!(third.health.seen, at(149));
     }
 

@@ -14,7 +14,7 @@ use mizzen_sdk::write::is_conflict;
 use mizzen_sdk::{Key, Object};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use super::health::{Health, Look, look};
+use super::health::{Health, Look, Now, look};
 use super::zones::{Turn, Zones, zone_of};
 use super::{pods, taints};
 use crate::{Context, Error, pod_index, taint};
@@ -85,7 +85,7 @@ impl Monitor {
                 self.follow(&node, look).await;
             }
         }
-        match self.zones.learn(&ready, self.context.now()) {
+        match self.zones.learn(&ready, self.context.monotonic_now()) {
             Turn::None => (),
             Turn::Blind => self.take_back(&nodes).await,
             Turn::Seeing => self.begin_again(),
@@ -110,7 +110,7 @@ impl Monitor {
             self.known.extract_if(|name, _| is_gone(name)).map(|(_, known)| known).collect();
         for node in gone.iter().filter_map(|known| read(&known.node)) {
             self.tell(&node, "RemovingNode", format!("Removing Node {} from Controller", node.name()));
-            self.zones.waiting(&zone_of(&node), self.context.now()).remove(node.name());
+            self.zones.waiting(&zone_of(&node), self.context.monotonic_now()).remove(node.name());
         }
     }
 
@@ -126,7 +126,8 @@ impl Monitor {
         let lease = self.leases.store().get(&Key::new(LEASES, node.name()));
         let renewed = lease.and_then(|lease| lease.text_at(&["spec", "renewTime"])).unwrap_or_default();
         for _ in 0..TRIES {
-            let look = look(known, &node, &renewed, self.context.now());
+            let now = Now { monotonic: self.context.monotonic_now(), wall: self.context.now() };
+            let look = look(known, &node, &renewed, now);
             let Some(conditions) = &look.conditions else { return Some((node, look)) };
             let mut after = node.clone();
             after.entry("status").set("conditions", Value::List(conditions.clone()));
@@ -170,7 +171,7 @@ impl Monitor {
         if taint::has(node, opposite, "NoExecute") {
             self.swap(node.name(), key, opposite).await;
         } else if !taint::has(node, key, "NoExecute") {
-            self.zones.waiting(&zone_of(node), self.context.now()).add(node.name());
+            self.zones.waiting(&zone_of(node), self.context.monotonic_now()).add(node.name());
         }
     }
 
@@ -183,7 +184,7 @@ impl Monitor {
 
     /// Takes the taints off a node that drive its pods away.
     async fn release(&mut self, node: &Object) {
-        let now = self.context.now();
+        let now = self.context.monotonic_now();
         self.zones.waiting(&zone_of(node), now).remove(node.name());
         let keys = [taint::NOT_READY, taint::UNREACHABLE];
         if !keys.iter().any(|key| taint::has(node, key, "NoExecute")) {
@@ -203,7 +204,7 @@ impl Monitor {
     }
 
     fn begin_again(&mut self) {
-        let now: Timestamp = self.context.now();
+        let now: Timestamp = self.context.monotonic_now();
         for health in self.known.values_mut().filter_map(|known| known.health.as_mut()) {
             health.seen = now;
         }
@@ -211,7 +212,7 @@ impl Monitor {
 
     /// Taints those nodes whose turn it is.
     async fn pass(&mut self) {
-        for name in self.zones.next(self.context.now()) {
+        for name in self.zones.next(self.context.monotonic_now()) {
             let Ok(Some(node)) = self.nodes.lister().get(&name) else { continue };
             let ready = node["status"]["conditions"].list().iter().find(|one| one["type"].str() == "Ready");
             let is_done = match ready.map_or("", |ready| ready["status"].str()) {
@@ -220,7 +221,7 @@ impl Monitor {
                 _ => true,
             };
             if !is_done {
-                self.zones.waiting(&zone_of(&node), self.context.now()).add(&name);
+                self.zones.waiting(&zone_of(&node), self.context.monotonic_now()).add(&name);
             }
         }
     }

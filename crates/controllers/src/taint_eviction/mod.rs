@@ -58,7 +58,7 @@ impl Reconcile for Evictions {
             return Ok(After::Done);
         };
         let verdict = self.judge(&pod)?;
-        let (now, known) = (self.context.now(), self.known().get(key).cloned());
+        let (now, known) = (self.context.monotonic_now(), self.known().get(key).cloned());
         match plan::plan(known.as_ref(), pod.uid(), verdict, now) {
             Plan::Nothing => (),
             Plan::Forget | Plan::Cancel => self.forget(key),

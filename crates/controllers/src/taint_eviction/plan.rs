@@ -21,7 +21,7 @@ pub(super) enum Verdict {
 /// What is remembered of a pod between two looks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Known {
-    /// It goes at this time.
+    /// It goes at this time of the monotonic clock.
     Until(Timestamp),
     /// The pod of this uid was told to go.
     Told(String),

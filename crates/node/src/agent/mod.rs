@@ -89,7 +89,7 @@ impl Agent {
     /// Lets pods live until the future is dropped. `heard` has the keys of pods of which the API said something.
     pub async fn run(mut self, mut heard: UnboundedReceiver<Key>) {
         loop {
-            let pause = self.timers.next().map_or(IDLE, |at| at.saturating_sub(self.settings.now()));
+            let pause = self.timers.next().map_or(IDLE, |at| at.saturating_since(self.settings.now()));
             tokio::select! {
                 key = heard.recv() => match key {
                     Some(key) => self.look(&key),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mizzen_object::Value;
 use mizzen_object::time::{from_unix, to_unix};
 
-use crate::moment::{Moment, from_value};
+use crate::moment::{Moment, wall_of};
 use crate::runtime::Line;
 
 /// What is wanted.
@@ -24,7 +24,8 @@ pub struct Wanted {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Since {
     Ago(Duration),
-    At(Moment),
+    /// By the wall clock.
+    At(Duration),
 }
 
 /// Why a request is refused: a code, and a text for people.
@@ -53,12 +54,12 @@ impl Wanted {
         Ok(wanted)
     }
 
-    /// The first moment of interest.
-    fn begins(&self, now: Moment) -> Moment {
+    /// Whether a line that was written at `at` is wanted at `now`.
+    fn is_since(&self, at: Moment, now: Moment) -> bool {
         match self.since {
-            None => Moment::ZERO,
-            Some(Since::At(at)) => at,
-            Some(Since::Ago(ago)) => now.saturating_sub(ago),
+            None => true,
+            Some(Since::At(wall)) => at.wall() >= wall,
+            Some(Since::Ago(ago)) => at >= now.saturating_before(ago),
         }
     }
 }
@@ -70,19 +71,19 @@ fn number(text: &str, least: i64) -> Result<usize, Refusal> {
     usize::try_from(number).ok().filter(|_| number >= least).ok_or_else(invalid)
 }
 
-fn time(text: &str) -> Result<Moment, Refusal> {
+fn time(text: &str) -> Result<Duration, Refusal> {
     let seconds = to_unix(&text.replace("%3A", ":").replace("%3a", ":"));
     let unreadable = || Refusal(400, r#"{"message": "Unable to decode query."}"#.into());
-    seconds.and_then(|seconds| u64::try_from(seconds).ok()).map(Moment::from_secs).ok_or_else(unreadable)
+    seconds.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs).ok_or_else(unreadable)
 }
 
 /// One life of a container.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Life {
-    /// When it was started.
-    pub since: Moment,
+    /// When it was started, by the wall clock.
+    pub since: Duration,
     /// When it ended, if it did.
-    pub until: Option<Moment>,
+    pub until: Option<Duration>,
 }
 
 impl Life {
@@ -103,7 +104,7 @@ impl Life {
                 refuse(format!("previous terminated container {container:?} in pod {pod_name:?} not found"))
             }
             (_, Some(("running", running))) => {
-                Ok(Life { since: from_value(&running["startedAt"]).unwrap_or_default(), until: None })
+                Ok(Life { since: wall_of(&running["startedAt"]).unwrap_or_default(), until: None })
             }
             (_, Some(("terminated", end))) if is_real(end) => Ok(Life::ended(end)),
             _ if is_real(last) => Ok(Life::ended(last)),
@@ -121,8 +122,8 @@ impl Life {
     }
 
     fn ended(end: &Value) -> Life {
-        let since = from_value(&end["startedAt"]).unwrap_or_default();
-        Life { since, until: Some(from_value(&end["finishedAt"]).unwrap_or(since)) }
+        let since = wall_of(&end["startedAt"]).unwrap_or_default();
+        Life { since, until: Some(wall_of(&end["finishedAt"]).unwrap_or(since)) }
     }
 }
 
@@ -130,7 +131,7 @@ impl Life {
 #[derive(Debug)]
 pub struct Printer {
     wanted: Wanted,
-    begins: Moment,
+    began: Moment,
     /// How many lines were looked at; none before the first time.
     n_seen: Option<usize>,
     left: usize,
@@ -140,7 +141,7 @@ impl Printer {
     /// Writes what is `wanted`, as of now.
     pub fn new(wanted: Wanted, now: Moment) -> Printer {
         let left = wanted.limit.unwrap_or(usize::MAX);
-        Printer { begins: wanted.begins(now), wanted, n_seen: None, left }
+        Printer { began: now, wanted, n_seen: None, left }
     }
 
     /// Whether nothing more can be written.
@@ -154,7 +155,7 @@ impl Printer {
         let first = self.n_seen.unwrap_or_else(|| lines.len().saturating_sub(tail));
         self.n_seen = Some(lines.len());
         let mut text = Vec::new();
-        for line in lines.iter().skip(first).filter(|line| line.at >= self.begins) {
+        for line in lines.iter().skip(first).filter(|line| self.wanted.is_since(line.at, self.began)) {
             if self.wanted.timestamps {
                 text.extend_from_slice(stamp(line.at).as_bytes());
                 text.push(b' ');
@@ -170,6 +171,7 @@ impl Printer {
 
 /// A time with all nine digits of its nanoseconds.
 fn stamp(at: Moment) -> String {
+    let at = at.wall();
     let seconds = from_unix(at.as_secs() as i64);
     format!("{}.{:09}Z", seconds.trim_end_matches('Z'), at.subsec_nanos())
 }
@@ -205,7 +207,7 @@ mod tests {
 
     #[test]
     fn who_follows_gets_each_line_once() {
-        let mut printer = Printer::new(Wanted::parse("tailLines=1").unwrap(), Moment::ZERO);
+        let mut printer = Printer::new(Wanted::parse("tailLines=1").unwrap(), Moment::default());
         assert_eq!(printer.print(&lines()[..2]), b"b\n");
         assert_eq!(printer.print(&lines()[..2]), b"");
         assert_eq!(printer.print(&lines()), b"c\nd\n");

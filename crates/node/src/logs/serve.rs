@@ -156,8 +156,11 @@ impl Reader {
     /// What is new.
     fn read(&mut self, pod: &Value) -> Vec<u8> {
         let settings = &self.teller.settings;
-        let now = self.life.until.unwrap_or_else(|| settings.now());
-        let lines = settings.runtime.logs(pod, &self.container, self.life.since, whole_second(now));
+        let since = settings.timeline.find(self.life.since);
+        // An ended container wrote what it wrote within its life, whatever the wall clock did meanwhile.
+        let until = self.life.until.map(|until| since + until.saturating_sub(self.life.since));
+        let now = until.unwrap_or_else(|| settings.now());
+        let lines = settings.runtime.logs(pod, &self.container, since, whole_second(now));
         self.printer.print(&lines)
     }
 
@@ -182,7 +185,7 @@ impl Reader {
 
 /// Statuses have whole seconds: what happened within the last one has happened.
 fn whole_second(now: Moment) -> Moment {
-    Moment::from_secs(now.as_secs()) + Duration::from_nanos(999_999_999)
+    now + Duration::from_nanos(u64::from(999_999_999 - now.wall().subsec_nanos()))
 }
 
 fn text(code: u16, text: impl Into<Bytes>) -> Response<Body> {

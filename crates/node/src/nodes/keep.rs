@@ -72,7 +72,7 @@ pub async fn keep(settings: Arc<Settings>, nodes: Store<Object>, mut heard: Unbo
         timers.add(began + REPORT + REPORT * turn / STEPS as u32, Chore::Report(at));
     }
     loop {
-        let pause = timers.next().map_or(RENEW, |at| at.saturating_sub(settings.now()));
+        let pause = timers.next().map_or(RENEW, |at| at.saturating_since(settings.now()));
         tokio::select! {
             heard = heard.recv() => {
                 let Some(key) = heard else { return };
@@ -237,7 +237,7 @@ impl Settings {
 
     /// The time of day with its microseconds.
     fn now_micro(&self) -> String {
-        let now = self.now();
+        let now = self.now().wall();
         let seconds = mizzen_object::time::from_unix(now.as_secs() as i64);
         format!("{}.{:06}Z", seconds.trim_end_matches('Z'), now.subsec_micros())
     }

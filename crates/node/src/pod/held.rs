@@ -271,7 +271,7 @@ pub(super) fn pulled(spec: &Value) -> Note {
 impl Wait {
     /// Kubernetes: who ran well for long enough begins anew (client-go, util/flowcontrol/backoff.go).
     fn is_over(&self, finished: Moment) -> bool {
-        finished.saturating_sub(self.since) > LONGEST_WAIT * 2
+        finished.saturating_since(self.since) > LONGEST_WAIT * 2
     }
 
     fn next(before: Option<Wait>, finished: Moment, now: Moment) -> Wait {

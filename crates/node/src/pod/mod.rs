@@ -23,7 +23,7 @@ use mizzen_sdk::event::Note;
 pub use held::Held;
 use supply::Supply;
 
-use crate::moment::{Moment, earlier, seconds};
+use crate::moment::{Moment, earlier, from_value, seconds};
 use crate::runtime::{ContainerRuntime, Role, State};
 
 /// How often something can follow from something else at one moment.
@@ -43,6 +43,8 @@ pub struct Pod {
     pub began: Moment,
     /// Whether all its containers are made to start over.
     pub is_renewed: bool,
+    /// Its deletionTimestamp and when that is, on the monotonic clock: read once, so that it survives a step of the wall clock.
+    deletion: Option<(Str, Moment)>,
     /// What it needs of the API, if it needs anything.
     pub supply: Option<Box<Supply>>,
 }
@@ -128,6 +130,7 @@ impl Pod {
             address: Str::default(),
             began: now,
             is_renewed: false,
+            deletion: None,
             supply: None,
         }
     }
@@ -135,6 +138,7 @@ impl Pod {
     /// Does what is to be done now; when to look again, if nothing happens before.
     pub fn advance(&mut self, turn: &mut Turn) -> Option<Moment> {
         self.meet_newcomers(turn.pod);
+        self.note_deletion(turn);
         for _ in 0..MOST_STEPS {
             self.judge(turn);
             turn.ending = self.stage != Stage::Active;
@@ -159,6 +163,14 @@ impl Pod {
         }
         for (role, container) in spec::containers(pod).skip(self.containers.len()) {
             self.containers.push(Held::new(container["name"].str(), role));
+        }
+    }
+
+    /// Reads the deletionTimestamp when it is new.
+    fn note_deletion(&mut self, turn: &Turn) {
+        let text = &turn.pod["metadata"]["deletionTimestamp"];
+        if self.deletion.as_ref().is_none_or(|(known, _)| known.as_str() != text.str()) {
+            self.deletion = from_value(text, turn.now).map(|at| (text.str().into(), at));
         }
     }
 
@@ -253,10 +265,10 @@ impl Pod {
 
     /// When containers of a pod that ends are ended.
     fn killed_at(&self, since: Moment, turn: &Turn) -> Moment {
-        let deletion = crate::moment::from_value(&turn.pod["metadata"]["deletionTimestamp"]);
         let patience = since + spec::grace(turn.pod);
         // Who deletes again may be less patient.
-        deletion.map_or(patience, |deletion| patience.min(deletion.max(since + Duration::from_secs(2))))
+        let deletion = self.deletion.as_ref().map(|(_, at)| (*at).max(since + Duration::from_secs(2)));
+        deletion.map_or(patience, |deletion| patience.min(deletion))
     }
 
     fn finish(&mut self, pod: &Value) {

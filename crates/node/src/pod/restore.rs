@@ -6,7 +6,7 @@ use super::held::Held;
 use super::probe::Probes;
 use super::supply::Supply;
 use super::{Pod, Stage, spec};
-use crate::moment::{Moment, from_value};
+use crate::moment::{Moment, from_past};
 use crate::runtime::{ContainerRuntime, End, Role, State, Wish};
 
 /// A pod as its status describes it.
@@ -20,8 +20,9 @@ pub fn pod(pod: &Value, now: Moment, runtime: &dyn ContainerRuntime) -> Pod {
         stage: Stage::Active,
         verdict: None,
         address: status["podIP"].str().into(),
-        began: from_value(&status["startTime"]).unwrap_or(now),
+        began: from_past(&status["startTime"], now).unwrap_or(now),
         is_renewed: false,
+        deletion: None,
         supply: None,
     };
     if is_over && !restored.containers.iter().any(Held::is_running) {
@@ -45,25 +46,25 @@ fn container(pod: &Value, role: Role, spec: &Value, now: Moment, runtime: &dyn C
     let Some(status) = statuses.find(|status| status["name"].str() == name) else { return held };
     let n_restarts = u32::try_from(status["restartCount"].int()).unwrap_or_default();
     let (running, terminated) = (&status["state"]["running"], &status["state"]["terminated"]);
-    held.last = end(&status["lastState"]["terminated"]);
+    held.last = end(&status["lastState"]["terminated"], now);
     if !running.is_null() {
-        let since = from_value(&running["startedAt"]).unwrap_or(now);
+        let since = from_past(&running["startedAt"], now).unwrap_or(now);
         let wish = Wish { pod, container: spec, role, n_restarts, since: Some(since) };
         held.body = Some(runtime.start(&wish, now));
         held.state = Some(State::Running { since });
         held.probes = Probes::restored(status["started"].bool(), status["ready"].bool());
         held.n_starts = n_restarts + 1;
-    } else if let Some(end) = end(terminated).or_else(|| held.last.take()) {
+    } else if let Some(end) = end(terminated, now).or_else(|| held.last.take()) {
         held.state = Some(State::Ended(end));
         held.n_starts = n_restarts + 1;
     }
     held
 }
 
-fn end(terminated: &Value) -> Option<End> {
+fn end(terminated: &Value, now: Moment) -> Option<End> {
     (!terminated.is_null()).then(|| End {
-        started: from_value(&terminated["startedAt"]),
-        finished: from_value(&terminated["finishedAt"]),
+        started: from_past(&terminated["startedAt"], now),
+        finished: from_past(&terminated["finishedAt"], now),
         code: terminated["exitCode"].int(),
         reason: Str::from(terminated["reason"].str()),
         message: Str::from(terminated["message"].str()),

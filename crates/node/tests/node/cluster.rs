@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use kube::Client;
-use mizzen_apiserver::seams::{Counter, VirtualClock};
+use mizzen_apiserver::seams::{Counter, SettableClock};
 use mizzen_apiserver::{Options as ServerOptions, Plugins, Server, User};
 use mizzen_node::{Options, run};
 use mizzen_object::{Value, json, yaml};
@@ -24,7 +24,7 @@ const BEGIN: i64 = 1_700_000_000;
 pub struct Cluster {
     pub server: Server,
     pub api: Api,
-    clock: VirtualClock,
+    pub clock: SettableClock,
     agent: Option<JoinHandle<()>>,
 }
 
@@ -44,9 +44,9 @@ impl Cluster {
 
     /// A server that is set up by `choose`, without nodes.
     pub async fn set_up(choose: impl FnOnce(&mut ServerOptions)) -> Cluster {
-        let clock = VirtualClock::starting_at(BEGIN);
+        let clock = SettableClock::starting_at(BEGIN);
         let store = Store::in_memory(Default::default());
-        let registry = Registry::new(store, Arc::new(clock), Arc::new(Counter::default()));
+        let registry = Registry::new(store, Arc::new(clock.clone()), Arc::new(Counter::default()));
         let mut options = ServerOptions { plugins: Plugins::alone(), ..Default::default() };
         choose(&mut options);
         let server = Server::new(registry, options);
@@ -63,7 +63,7 @@ impl Cluster {
     pub fn start(&mut self, n_nodes: usize, choose: impl FnOnce(&mut Options)) {
         self.stop();
         let mut options = Options::simulated(client(&self.server), n_nodes);
-        options.clock = seam::told_by(self.clock);
+        options.clock = seam::told_by(self.clock.clone());
         choose(&mut options);
         self.agent = Some(tokio::spawn(run(options)));
     }

@@ -1,5 +1,6 @@
 //! Nodes against a real server in the same process, on paused time.
 
+mod clock;
 mod cluster;
 mod life;
 mod logs;

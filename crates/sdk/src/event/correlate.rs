@@ -8,6 +8,7 @@ use std::hash::BuildHasher;
 
 use foldhash::quality::FixedState;
 use k8s_openapi::jiff::Timestamp;
+use tokio::time::Instant;
 
 use super::Occurrence;
 
@@ -58,12 +59,12 @@ pub(super) struct Correlator {
 
 struct Tokens {
     left: f64,
-    at: Timestamp,
+    at: Instant,
 }
 
 struct Similar {
     messages: Vec<String>,
-    since: Timestamp,
+    since: Instant,
 }
 
 struct Known {
@@ -84,12 +85,13 @@ impl Correlator {
         }
     }
 
-    /// What to send of an occurrence; none if it is one too many.
-    pub fn tell(&mut self, mut occurrence: Occurrence) -> Option<Told> {
-        if self.is_spam(&occurrence) {
+    /// What to send of an occurrence that was recorded at `at`; none if it is one too many. How often is counted on the
+    /// monotonic clock.
+    pub fn tell(&mut self, mut occurrence: Occurrence, at: Instant) -> Option<Told> {
+        if self.is_spam(&occurrence, at) {
             return None;
         }
-        let combined = self.is_one_of_many(&occurrence);
+        let combined = self.is_one_of_many(&occurrence, at);
         if combined {
             let note = &mut occurrence.note;
             note.message = format!("(combined from similar events): {}", note.message);
@@ -98,13 +100,13 @@ impl Correlator {
         Some(self.count(occurrence, combined))
     }
 
-    fn is_spam(&mut self, occurrence: &Occurrence) -> bool {
+    fn is_spam(&mut self, occurrence: &Occurrence, at: Instant) -> bool {
         let Limits { burst, refill_seconds, .. } = self.limits;
-        let full = Tokens { left: f64::from(burst), at: occurrence.at };
+        let full = Tokens { left: f64::from(burst), at };
         let tokens = self.spam.get(source(occurrence), || full);
-        let passed = occurrence.at.as_second() - tokens.at.as_second();
-        tokens.left = (tokens.left + passed.max(0) as f64 / f64::from(refill_seconds)).min(f64::from(burst));
-        tokens.at = occurrence.at;
+        let passed = at.saturating_duration_since(tokens.at).as_secs_f64();
+        tokens.left = (tokens.left + passed / f64::from(refill_seconds)).min(f64::from(burst));
+        tokens.at = at;
         let spam = tokens.left < 1.0;
         if !spam {
             tokens.left -= 1.0;
@@ -112,13 +114,14 @@ impl Correlator {
         spam
     }
 
-    fn is_one_of_many(&mut self, occurrence: &Occurrence) -> bool {
-        let fresh = || Similar { messages: Vec::new(), since: occurrence.at };
+    fn is_one_of_many(&mut self, occurrence: &Occurrence, at: Instant) -> bool {
+        let fresh = || Similar { messages: Vec::new(), since: at };
         let similar = self.similar.get(kind(occurrence), fresh);
-        if occurrence.at.as_second() - similar.since.as_second() > self.limits.similar_seconds {
+        let passed = at.saturating_duration_since(similar.since).as_secs();
+        if i64::try_from(passed).unwrap_or(i64::MAX) > self.limits.similar_seconds {
             *similar = fresh();
         }
-        similar.since = occurrence.at;
+        similar.since = at;
         let message = &occurrence.note.message;
         let is_new = !similar.messages.contains(message);
         let is_full = similar.messages.len() + 1 >= self.limits.similar;

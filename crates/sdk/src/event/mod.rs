@@ -62,6 +62,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::seam::{self, Clock};
 use correlate::Correlator;
@@ -155,7 +156,8 @@ pub fn reference<K: Resource>(object: &K, kind: &K::DynamicType) -> ObjectRefere
 
 /// What reaches whoever sends events.
 enum Letter {
-    Occurrence(Box<Occurrence>),
+    /// An occurrence, and when it was recorded.
+    Occurrence(Box<Occurrence>, Instant),
     Stop,
 }
 
@@ -179,7 +181,8 @@ impl Recorder {
             instance: self.instance.clone(),
             at: (self.clock)(),
         };
-        if self.channel.try_send(Letter::Occurrence(Box::new(occurrence))).is_err() {
+        let letter = Letter::Occurrence(Box::new(occurrence), Instant::now());
+        if self.channel.try_send(letter).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -232,8 +235,8 @@ impl Broadcaster {
 }
 
 async fn send(mut waiting: Receiver<Letter>, mut sinks: Vec<Box<dyn Sink>>, mut correlator: Correlator) {
-    while let Some(Letter::Occurrence(occurrence)) = waiting.recv().await {
-        let Some(told) = correlator.tell(*occurrence) else { continue };
+    while let Some(Letter::Occurrence(occurrence, at)) = waiting.recv().await {
+        let Some(told) = correlator.tell(*occurrence, at) else { continue };
         for sink in &mut sinks {
             sink.send(&told).await;
         }

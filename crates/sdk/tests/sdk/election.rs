@@ -1,8 +1,10 @@
 //! Elections: one leads, and nobody else before it stopped.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
 use mizzen_sdk::election::{Election, Options, SetupError};
 use mizzen_sdk::event::{ApiSink, Broadcaster};
 use serde_json::Value;
@@ -251,4 +253,50 @@ async fn times_that_make_no_sense_are_refused() {
     check(options(""), SetupError::Nobody);
     check(Options { lease_duration: 10 * SECOND, ..options("a") }, SetupError::LeaseTooShort);
     check(Options { retry_period: 9 * SECOND, ..options("a") }, SetupError::DeadlineTooShort);
+}
+
+/// A wall clock that is `offset` seconds off.
+fn clock(offset: &Arc<AtomicI64>) -> mizzen_sdk::seam::Clock {
+    let (began, offset) = (Instant::now(), offset.clone());
+    Arc::new(move || {
+        let seconds = 1_700_000_000 + began.elapsed().as_secs() as i64 + offset.load(Ordering::Relaxed);
+        Timestamp::from_second(seconds).unwrap()
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_of_the_wall_clock_changes_no_leader() {
+    for step in [-3600, 3600] {
+        let (wire, throne, offset) = (Wire::new().await, Throne::default(), Arc::new(AtomicI64::new(0)));
+        let with_clock = |name: &str| Options { clock: clock(&offset), ..options(name) };
+        let a = stand(&wire, &throne, with_clock("a"), 3600 * SECOND);
+        sleep(10 * SECOND).await;
+        let b = stand(&wire, &throne, with_clock("b"), 10 * SECOND);
+        sleep(30 * SECOND).await;
+        offset.store(step, Ordering::Relaxed);
+        sleep(300 * SECOND).await;
+        assert_eq!(throne.history(), ["+a"], "{step}");
+        // A leader that vanishes is replaced in the usual time.
+        a.abort();
+        let vanished = Instant::now();
+        b.await.unwrap();
+        assert!(vanished.elapsed() < 30 * SECOND, "{step}: {:?}", vanished.elapsed());
+        assert_eq!(throne.history(), ["+a", "-a", "+b", "-b"], "{step}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_suspend_there_is_one_leader() {
+    let (wire, throne) = (Wire::new().await, Throne::default());
+    let _a = stand(&wire, &throne, options("a"), 7200 * SECOND);
+    sleep(10 * SECOND).await;
+    let _b = stand(&wire, &throne, options("b"), 7200 * SECOND);
+    sleep(30 * SECOND).await;
+    tokio::time::advance(3600 * SECOND).await;
+    // Two leaders at once would have panicked in `Throne::take`.
+    sleep(60 * SECOND).await;
+    let history = throne.history();
+    let n_leaders = history.iter().filter(|one| one.starts_with('+')).count();
+    let n_ended = history.iter().filter(|one| one.starts_with('-')).count();
+    assert_eq!(n_leaders - n_ended, 1, "{history:?}");
 }

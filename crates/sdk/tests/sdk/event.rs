@@ -53,6 +53,7 @@ async fn hear(limits: Limits, messages: impl IntoIterator<Item = String>) -> Vec
     let recorder = broadcaster.recorder("tester", "tester-0");
     for message in messages {
         recorder.record(&object("a"), Note::normal("Tested", "Testing", message));
+        tokio::time::advance(Duration::from_secs(1)).await;
     }
     broadcaster.stop().await;
     heard.0.lock().unwrap().clone()
@@ -106,6 +107,25 @@ async fn who_talks_too_much_about_one_object_is_not_heard() {
     let heard = hear(limits, (0..12).map(|_| "again".into())).await;
     // Three at once, then one for every five seconds; each event comes a second after the other.
     assert_eq!(heard, ["again x1", "again x2", "again x3", "again x4", "again x5"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_count_the_time_that_passes_whatever_the_clock_says() {
+    for step in [-3600, 3600] {
+        let (heard, hands) = (Heard::default(), Hands::default());
+        let limits = Limits { burst: 2, refill_seconds: 5, ..Limits::default() };
+        let broadcaster = Broadcaster::with(vec![Box::new(heard.clone())], limits, hands.clock());
+        let recorder = broadcaster.recorder("tester", "tester-0");
+        for n in 0..12 {
+            recorder.record(&object("a"), Note::normal("Tested", "Testing", "again"));
+            tokio::time::advance(Duration::from_secs(1)).await;
+            if n == 3 {
+                hands.0.fetch_add(step, Ordering::Relaxed);
+            }
+        }
+        broadcaster.stop().await;
+        assert_eq!(*heard.0.lock().unwrap(), ["again x1", "again x2", "again x3", "again x4"], "{step}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@
 //! refused, writes that happened are answered by an error, and the loops are killed and started again. When peace returns the
 //! world must look as it did the first time. `MIZZEN_SEED=n` plays one seed and prints what was written.
 
+mod clock;
 mod lives;
 mod picture;
 mod scenario;

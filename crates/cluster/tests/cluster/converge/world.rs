@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kube::Client;
-use mizzen_apiserver::seams::VirtualClock;
+use mizzen_apiserver::seams::SettableClock;
 use mizzen_apiserver::{Options, Plugins, Server, User};
 use mizzen_controllers as controllers;
 use mizzen_node as node;
@@ -31,7 +31,8 @@ pub struct World {
     server: Server,
     /// The user, on whose way nothing goes wrong.
     pub api: Api,
-    clock: VirtualClock,
+    /// The wall clock of the server and of everything beside it.
+    pub clock: SettableClock,
     began: Instant,
     dice: Dice,
     trouble: Arc<AtomicBool>,
@@ -56,9 +57,9 @@ impl Random for Dice {
 
 impl World {
     pub async fn new(dice: Dice) -> World {
-        let clock = VirtualClock::starting_at(BEGIN);
+        let clock = SettableClock::starting_at(BEGIN);
         let store = Store::in_memory(Default::default());
-        let registry = Registry::new(store, Arc::new(clock), Arc::new(dice.clone()));
+        let registry = Registry::new(store, Arc::new(clock.clone()), Arc::new(dice.clone()));
         let server = Server::new(registry, Options { plugins: Plugins::alone(), ..Options::default() });
         server.start().await;
         let api = Api::new(Client::new(server.in_process(User::master("admin"), "kubectl"), "default"));
@@ -81,7 +82,7 @@ impl World {
     /// Kills the loops that run, and starts new ones that know nothing.
     pub async fn start(&mut self) {
         self.loops = None;
-        let clock = seam::told_by(self.clock);
+        let clock = seam::told_by(self.clock.clone());
         let chance = self.chance();
         let way = self.way();
         let mut options = controllers::Options::new(Arc::new(move |name| way.client(name)));
@@ -98,7 +99,7 @@ impl World {
     /// Nodes, which fall silent when this is dropped.
     pub fn nodes(&self, prefix: &str, n_nodes: usize) -> JoinSet<()> {
         let mut nodes = node::Options::simulated(self.client("kubelet"), n_nodes);
-        (nodes.prefix, nodes.clock) = (prefix.into(), seam::told_by(self.clock));
+        (nodes.prefix, nodes.clock) = (prefix.into(), seam::told_by(self.clock.clone()));
         JoinSet::from_iter([node::run(nodes)])
     }
 

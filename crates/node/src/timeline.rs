@@ -1,0 +1,35 @@
+//! What time is it? The clocks of [`mizzen_sdk::timeline`] as moments.
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use mizzen_sdk::seam::Clock;
+
+use crate::moment::Moment;
+
+/// Both clocks.
+pub struct Timeline(mizzen_sdk::timeline::Timeline);
+
+impl Timeline {
+    /// A timeline that begins now.
+    pub fn new(clock: Clock) -> Timeline {
+        Timeline(mizzen_sdk::timeline::Timeline::new(clock))
+    }
+
+    /// The present moment.
+    pub fn now(&self) -> Moment {
+        let now = self.0.now();
+        Moment::new(since_1970(now.monotonic), since_1970(now.wall))
+    }
+
+    /// The latest moment at which the wall clock showed `wall`.
+    pub fn find(&self, wall: Duration) -> Moment {
+        let nanos = i128::try_from(wall.as_nanos()).unwrap_or(i128::MAX);
+        let found = self.0.find(Timestamp::from_nanosecond(nanos).unwrap_or(Timestamp::MAX));
+        Moment::new(since_1970(found), wall)
+    }
+}
+
+fn since_1970(time: Timestamp) -> Duration {
+    Duration::from_nanos(u64::try_from(time.as_nanosecond()).unwrap_or_default())
+}

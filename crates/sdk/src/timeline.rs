@@ -1,0 +1,184 @@
+//! What time is it, and how long ago was that? The monotonic and the wall clock together, and the steps that the wall clock made.
+//!
+//! Durations that one process measures are measured on the monotonic clock, because somebody may set the wall clock. Objects have
+//! wall-clock times; the steps are kept so that such a time finds its place on the monotonic clock again.
+//!
+//! ```
+//! use mizzen_sdk::{seam, timeline::Timeline};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() {
+//! let timeline = Timeline::new(seam::wall_clock());
+//! let now = timeline.now();
+//! assert!(timeline.elapsed(now.wall) < std::time::Duration::from_secs(1));
+//! # }
+//! ```
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
+
+use crate::seam::Clock;
+
+/// How far the wall clock may be from where it is expected before that is a step.
+const TOLERANCE: SignedDuration = SignedDuration::from_secs(1);
+/// How far ahead of ours the clock of another machine may be.
+const SKEW: SignedDuration = SignedDuration::from_secs(60);
+/// How many steps are kept; the oldest go first.
+const MOST_STEPS: usize = 64;
+
+/// One moment on both clocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading {
+    /// On the monotonic clock, which began with the wall clock's time.
+    pub monotonic: Timestamp,
+    /// The time of day.
+    pub wall: Timestamp,
+}
+
+/// Both clocks.
+pub struct Timeline {
+    clock: Clock,
+    origin: Instant,
+    /// The first reading, and the first one after each step of the wall clock, oldest first. Never empty.
+    steps: Mutex<Vec<Reading>>,
+}
+
+impl Timeline {
+    /// A timeline that begins now.
+    pub fn new(clock: Clock) -> Timeline {
+        let wall = clock();
+        let first = Reading { monotonic: wall, wall };
+        Timeline { clock, origin: Instant::now(), steps: Mutex::new(vec![first]) }
+    }
+
+    /// The present moment.
+    pub fn now(&self) -> Reading {
+        let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
+        let (first, last) = (steps[0], steps[steps.len() - 1]);
+        let passed = SignedDuration::try_from(self.origin.elapsed()).unwrap_or(SignedDuration::MAX);
+        let now = Reading {
+            monotonic: first.monotonic.checked_add(passed).unwrap_or(Timestamp::MAX),
+            wall: (self.clock)(),
+        };
+        let moved = |one: fn(&Reading) -> Timestamp| one(&now).duration_since(one(&last));
+        let step = moved(|it| it.wall) - moved(|it| it.monotonic);
+        if step.abs() > TOLERANCE {
+            tracing::warn!(?step, "the wall clock was set");
+            // The first one stays: it is where the monotonic clock begins.
+            if steps.len() == MOST_STEPS {
+                steps.remove(1);
+            }
+            steps.push(now);
+        }
+        now
+    }
+
+    /// The latest moment, on the monotonic clock, at which the wall clock showed `wall`. A time that is yet to come may be that of
+    /// another machine; one that is far ahead was written before this process began, when the clock was not yet set back.
+    pub fn find(&self, wall: Timestamp) -> Timestamp {
+        let now = self.now();
+        let ahead = wall.duration_since(now.wall);
+        if (SignedDuration::ZERO..=SKEW).contains(&ahead) {
+            return now.monotonic.checked_add(ahead).unwrap_or(Timestamp::MAX);
+        }
+        let steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut until = now.monotonic;
+        for step in steps.iter().rev() {
+            let found = step.monotonic.checked_add(wall.duration_since(step.wall)).unwrap_or(Timestamp::MIN);
+            if (step.monotonic..=until).contains(&found) {
+                return found;
+            }
+            until = step.monotonic;
+        }
+        let first = steps[0];
+        let before = wall.duration_since(first.wall).min(SignedDuration::ZERO);
+        first.monotonic.checked_add(before).unwrap_or(Timestamp::MIN)
+    }
+
+    /// How long ago the wall clock showed `wall`; zero if that is yet to come.
+    pub fn elapsed(&self, wall: Timestamp) -> Duration {
+        let since = self.now().monotonic.duration_since(self.find(wall));
+        Duration::try_from(since).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use tokio::time::advance;
+
+    use super::*;
+
+    const BEGIN: i64 = 1_700_000_000;
+
+    /// A timeline, and the seconds by which its wall clock is off.
+    fn timeline() -> (Timeline, Arc<AtomicI64>) {
+        let (began, off) = (Instant::now(), Arc::new(AtomicI64::new(0)));
+        let offset = off.clone();
+        let clock: Clock = Arc::new(move || {
+            let seconds = began.elapsed().as_secs() as i64 + offset.load(Ordering::Relaxed);
+            wall(seconds)
+        });
+        (Timeline::new(clock), off)
+    }
+
+    fn wall(seconds: i64) -> Timestamp {
+        Timestamp::from_second(BEGIN + seconds).unwrap()
+    }
+
+    async fn pass(seconds: u64) {
+        advance(Duration::from_secs(seconds)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn time_passes_at_one_pace_whatever_the_wall_clock_does() {
+        let (timeline, off) = timeline();
+        for (step, passed) in [(-3600, 10), (0, 20), (3600, 30)] {
+            pass(10).await;
+            off.store(step, Ordering::Relaxed);
+            assert_eq!(timeline.now(), Reading { monotonic: wall(passed), wall: wall(passed + step) });
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wall_clock_time_finds_its_place_after_a_step() {
+        for step in [-3600, 3600] {
+            let (timeline, off) = timeline();
+            pass(10).await;
+            off.store(step, Ordering::Relaxed);
+            timeline.now();
+            pass(10).await;
+            assert_eq!(timeline.find(wall(5)), wall(5), "before the step");
+            assert_eq!(timeline.find(wall(15 + step)), wall(15), "after the step");
+            assert_eq!(timeline.elapsed(wall(5)), Duration::from_secs(15));
+            assert_eq!(timeline.find(wall(-7200)), wall(-7200), "before the beginning");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_never_shown_was_before_the_beginning_or_is_another_machines() {
+        let (timeline, _) = timeline();
+        pass(10).await;
+        assert_eq!(timeline.find(wall(5000)), wall(0));
+        assert_eq!(timeline.elapsed(wall(5000)), Duration::from_secs(10));
+        assert_eq!(timeline.find(wall(12)), wall(12));
+        assert_eq!(timeline.elapsed(wall(12)), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_steps_that_are_kept_are_bounded() {
+        let (timeline, off) = timeline();
+        for n in 1..1000 {
+            pass(1).await;
+            off.store(n * 100, Ordering::Relaxed);
+            timeline.now();
+        }
+        assert_eq!(timeline.steps.lock().unwrap().len(), MOST_STEPS);
+        assert_eq!(timeline.now().monotonic, wall(999));
+    }
+}
