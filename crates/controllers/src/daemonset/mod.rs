@@ -4,6 +4,7 @@
 
 mod affinity;
 mod backoff;
+mod history_events;
 mod placement;
 mod plan;
 mod pod;
@@ -67,7 +68,7 @@ pub fn start(context: &Context) -> Work {
     let todo = queue.clone();
     sets.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
     wake::owners(&pods, &sets, &DAEMON_SETS, &queue);
-    wake::owners(&history.revisions, &sets, &DAEMON_SETS, &queue);
+    history_events::handle(&history.revisions, &sets, &queue);
     let (written, failures) = (Written::default(), Backoff::default());
     let daemon_sets = Arc::new(DaemonSets { context, sets, pods, nodes, history, written, failures });
     daemon_sets.listen_to_nodes(&queue);
