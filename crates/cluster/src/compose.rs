@@ -255,7 +255,11 @@ fn options(
         signer: Some(kept.token_key.clone()),
         front_proxy: Some(shown(kept.front_proxy.front_proxy_client()?)),
         kubelet_client: Some(shown(kept.authority.kubelet_client()?)),
-        authentication: args.authentication.authentication(&kept.registry, &service_accounts)?,
+        authentication: args.authentication.authentication(
+            &kept.registry,
+            &service_accounts,
+            args.authorization.allows_everything(),
+        )?,
         service_accounts,
         authorization: chosen.authorized.authorization.clone(),
         plugins: chosen.plugins.clone(),

@@ -42,6 +42,8 @@ pub struct Authorities {
     registry: Registry,
     provider: CryptoProvider,
     current: RwLock<Arc<Current>>,
+    /// The names of those authorities, as a handshake has them.
+    subjects: RwLock<&'static [DistinguishedName]>,
 }
 
 /// Without authorities nobody is vouched for.
@@ -57,7 +59,8 @@ impl Authorities {
     /// Trusts these.
     pub fn new(registry: &Registry, trusted: &Trusted) -> Arc<Authorities> {
         let (registry, provider) = (registry.clone(), ring::default_provider());
-        let authorities = Authorities { registry, provider, current: RwLock::default() };
+        let authorities =
+            Authorities { registry, provider, current: RwLock::default(), subjects: RwLock::new(&[]) };
         authorities.replace(trusted);
         Arc::new(authorities)
     }
@@ -65,12 +68,26 @@ impl Authorities {
     /// Trusts these from now on, and nobody else.
     pub fn replace(&self, trusted: &Trusted) {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        *current = Arc::new(Current {
-            generation: current.generation + 1,
-            clients: Roots::read(&trusted.clients),
-            front_proxies: Roots::read(&trusted.front_proxies),
-            allowed: trusted.allowed.clone(),
-        });
+        let (clients, front_proxies) = (Roots::read(&trusted.clients), Roots::read(&trusted.front_proxies));
+        self.set_subjects(clients.subjects().chain(front_proxies.subjects()));
+        let generation = current.generation + 1;
+        let allowed = trusted.allowed.clone();
+        *current = Arc::new(Current { generation, clients, front_proxies, allowed });
+    }
+
+    /// A handshake borrows the names for as long as the verifier lives, so names that were replaced are never freed. That
+    /// happens only when the names of authorities change, not with each certificate.
+    fn set_subjects<'a>(&self, names: impl Iterator<Item = &'a [u8]>) {
+        let mut wanted: Vec<DistinguishedName> = Vec::new();
+        for name in names.map(DistinguishedName::in_sequence) {
+            if !wanted.iter().any(|known| AsRef::<[u8]>::as_ref(known) == AsRef::<[u8]>::as_ref(&name)) {
+                wanted.push(name);
+            }
+        }
+        let mut subjects = self.subjects.write().unwrap_or_else(PoisonError::into_inner);
+        if !subjects.iter().map(AsRef::<[u8]>::as_ref).eq(wanted.iter().map(AsRef::<[u8]>::as_ref)) {
+            *subjects = wanted.leak();
+        }
     }
 
     fn current(&self) -> Arc<Current> {
@@ -182,9 +199,12 @@ impl ClientCertVerifier for Authorities {
         false
     }
 
-    /// Clients are not told whom we trust: that may change while they read it.
+    /// The names of the authorities of clients and of front proxies, as Go sends them: a client that has several certificates
+    /// chooses by them.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
+        let subjects: &'static [DistinguishedName] =
+            *self.subjects.read().unwrap_or_else(PoisonError::into_inner);
+        subjects
     }
 
     fn verify_client_cert(
@@ -256,6 +276,30 @@ mod tests {
     fn check_user(peer: Peer, expected: &str) {
         let Peer::User(user) = peer else { panic!("{peer:?}") };
         assert_eq!(user.name, expected);
+    }
+
+    #[test]
+    fn a_handshake_names_the_authorities_of_the_moment() {
+        let named = |name: &str| {
+            let mut params = CertificateParams::default();
+            params.distinguished_name.push(DnType::CommonName, name);
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            params.self_signed(&KeyPair::generate().unwrap()).unwrap().pem()
+        };
+        let shown = |known: &Authorities| -> Vec<String> {
+            let name = |it: &DistinguishedName| String::from_utf8_lossy(it.as_ref()).into_owned();
+            known.root_hint_subjects().iter().map(name).collect()
+        };
+        let (clients, front_proxies) = (named("for-clients") + &named("for-clients"), named("for-proxies"));
+        let known = authorities(&Trusted { clients, front_proxies, ..Trusted::default() });
+        let names = shown(&known);
+        assert_eq!(names.len(), 2, "{names:?}");
+        assert!(names[0].ends_with("for-clients") && names[1].ends_with("for-proxies"), "{names:?}");
+        assert_eq!(names[0].as_bytes()[0], 0x30, "a name is a whole SEQUENCE");
+        known.replace(&Trusted { clients: named("other"), ..Trusted::default() });
+        assert!(shown(&known)[0].ends_with("other"));
+        known.replace(&Trusted::default());
+        assert!(shown(&known).is_empty());
     }
 
     #[test]

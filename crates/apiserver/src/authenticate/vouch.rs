@@ -33,6 +33,11 @@ impl Roots {
         Roots(certificates.filter_map(|certificate| Root::read(&certificate)).collect())
     }
 
+    /// Their names, each the content of its SEQUENCE.
+    pub fn subjects(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.iter().map(|root| root.anchor.subject.as_ref())
+    }
+
     /// Whether they vouch for the first certificate of a chain at a second; the others lead to them.
     pub fn vouch_for(&self, chain: &[CertificateDer], now: i64) -> bool {
         let Some((leaf, between)) = chain.split_first() else { return false };

@@ -289,6 +289,28 @@ async fn strangers_can_be_kept_out() {
 }
 
 #[tokio::test]
+async fn anonymous_requests_are_off_when_everything_is_allowed() {
+    for argument in ["--anonymous-auth=true", "--anonymous-auth"] {
+        let home = Home::in_memory().with("--authorization-mode=AlwaysAllow").with(argument).logging();
+        let process = home.start().await;
+        for path in ["/livez", "/api/v1/secrets"] {
+            process.stranger().await.get(path).await.expect(401);
+        }
+        process.admin().await.get("/livez").await.expect(200);
+        let warning = "AnonymousAuth is not allowed with the AlwaysAllow authorizer.";
+        assert!(home.log().contains(warning), "{argument}");
+    }
+    let several = Home::in_memory().with("--authorization-mode=RBAC,AlwaysAllow").start().await;
+    several.stranger().await.get("/livez").await.expect(401);
+    // Kubernetes: what the file of authentication says stays.
+    let home =
+        Home::in_memory().with("--authorization-mode=AlwaysAllow").with("--authentication-config=a.yaml");
+    let text = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\nanonymous: {enabled: true}\n";
+    std::fs::write(home.path().join("a.yaml"), text).unwrap();
+    home.start().await.stranger().await.get("/livez").await.expect(200);
+}
+
+#[tokio::test]
 async fn a_whole_cluster_shows_strangers_only_that_it_lives() {
     let check = async |home: Home, expected: [u16; 3]| {
         let process = home.start().await;

@@ -1,7 +1,7 @@
 //! TLS as an administrator sets it up: versions, ciphers, certificates by name.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use rcgen::{CertificateParams, KeyPair};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -9,11 +9,15 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::client::ResolvesClientCert;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::version::{TLS12, TLS13};
-use tokio_rustls::rustls::{CipherSuite, ClientConfig, RootCertStore, SupportedProtocolVersion};
+use tokio_rustls::rustls::{
+    CipherSuite, ClientConfig, RootCertStore, SignatureScheme, SupportedProtocolVersion,
+};
 
 use crate::process::{Home, PATIENCE, Process};
 
@@ -145,4 +149,42 @@ async fn a_client_sees_the_certificate_of_the_name_it_asks_for() {
     }
     let kubeconfig = std::fs::read_to_string(home.kubeconfig()).unwrap();
     assert!(kubeconfig.contains("tls-server-name: apiserver-loopback-client"), "{kubeconfig}");
+}
+
+/// Hears which authorities a server names when it asks for a certificate, and has none.
+#[derive(Debug, Default)]
+struct Listener(Mutex<Option<Vec<Vec<u8>>>>);
+
+impl ResolvesClientCert for Listener {
+    fn resolve(&self, hints: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        *self.0.lock().unwrap() = Some(hints.iter().map(|hint| hint.to_vec()).collect());
+        None
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn a_client_hears_which_authorities_it_may_show() {
+    let process = Home::in_memory().start().await;
+    let authority = &process.credentials.authority;
+    for version in [&TLS12, &TLS13] {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(authority).unwrap()).unwrap();
+        let own = roots.subjects()[0].as_ref().to_vec();
+        let listener = Arc::new(Listener::default());
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_protocol_versions(&[version])
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_client_cert_resolver(listener.clone());
+        let tcp = TcpStream::connect(&process.address).await.unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        TlsConnector::from(Arc::new(config)).connect(name, tcp).await.unwrap();
+        let heard = listener.0.lock().unwrap().clone().expect("the server asks for a certificate");
+        assert_eq!(heard.len(), 2, "the authorities of clients and of front proxies");
+        assert!(heard.contains(&own));
+    }
 }

@@ -74,11 +74,12 @@ impl AuthenticationArgs {
         self.anonymous_usually = Anonymous::At(["/healthz", "/livez", "/readyz"].map(String::from).into());
     }
 
-    /// All ways in.
+    /// All ways in. `allows_everything` says that the mode AlwaysAllow decides what users may do.
     pub fn authentication(
         &self,
         registry: &Registry,
         accounts: &ServiceAccounts,
+        allows_everything: bool,
     ) -> Result<Authentication, ComposeError> {
         let (issuers, said) = self.issuers(registry, accounts)?;
         let webhook = self.webhook(registry, accounts)?;
@@ -88,7 +89,7 @@ impl AuthenticationArgs {
             tokens: self.tokens()?,
             bootstrap_tokens: self.enable_bootstrap_token_auth,
             others: others.into_iter().flatten().collect(),
-            anonymous: self.anonymous(said)?,
+            anonymous: self.anonymous(said, allows_everything)?,
             proxy_headers: self.proxy_headers()?,
         })
     }
@@ -161,16 +162,24 @@ impl AuthenticationArgs {
         webhook.map(|webhook| Some(Arc::new(webhook))).map_err(|error| refused(argument, error.to_string()))
     }
 
-    /// Either the file says it or the argument, not both.
-    fn anonymous(&self, said: Option<Anonymous>) -> Result<Anonymous, ComposeError> {
+    /// Either the file says it or the argument, not both. Kubernetes: AlwaysAllow turns the argument off, and not the file
+    /// (kubeapiserver/options/authentication.go, ApplyAuthorization).
+    fn anonymous(&self, said: Option<Anonymous>, allows_everything: bool) -> Result<Anonymous, ComposeError> {
         match (said, self.anonymous_auth) {
             (Some(_), Some(_)) => {
                 let why = "anonymous: Forbidden: --anonymous-auth flag cannot be set when anonymous field is configured in authentication configuration file";
                 Err(refused(Path::new("--anonymous-auth"), why.into()))
             }
             (Some(said), None) => Ok(said),
-            (None, Some(true)) => Ok(Anonymous::Everywhere),
             (None, Some(false)) => Ok(Anonymous::Nowhere),
+            (None, _) if allows_everything => {
+                tracing::warn!(
+                    "AnonymousAuth is not allowed with the AlwaysAllow authorizer. Resetting AnonymousAuth to false. You \
+                     should use a different authorizer"
+                );
+                Ok(Anonymous::Nowhere)
+            }
+            (None, Some(true)) => Ok(Anonymous::Everywhere),
             (None, None) => Ok(self.anonymous_usually.clone()),
         }
     }

@@ -52,6 +52,11 @@ fn span(text: &str) -> Result<Duration, String> {
 }
 
 impl AuthorizationArgs {
+    /// Whether the mode AlwaysAllow is among those of --authorization-mode.
+    pub fn allows_everything(&self) -> bool {
+        self.authorization_mode.iter().any(|mode| mode == "AlwaysAllow")
+    }
+
     /// Who decides.
     pub fn authorization(&self) -> Result<Authorized, ComposeError> {
         let Some(file) = &self.authorization_config else {
