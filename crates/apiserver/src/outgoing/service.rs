@@ -4,6 +4,8 @@
 //! leads somewhere only where a data plane runs beside the API server, which is not so for a control plane alone; so
 //! we take a ready endpoint if there is one and the cluster IP if there is none. Where both lead somewhere they lead to
 //! the same servers.
+//!
+//! Endpoints on simulated nodes are never dialled: their addresses are made up, and may be somebody's outside.
 
 use std::net::IpAddr;
 
@@ -46,6 +48,7 @@ pub(crate) struct Services {
     registry: Registry,
     services: Option<Resource>,
     slices: Option<Resource>,
+    nodes: Option<Resource>,
     /// Where this server itself is.
     own: String,
 }
@@ -56,13 +59,14 @@ impl Services {
             registry: registry.clone(),
             services: catalog.get("", "v1", "services"),
             slices: catalog.get("discovery.k8s.io", "v1", "endpointslices"),
+            nodes: catalog.get("", "v1", "nodes"),
             own: own.into(),
         }
     }
 
     /// For who asks for none.
     pub fn unknown(registry: &Registry) -> Services {
-        Services { registry: registry.clone(), services: None, slices: None, own: String::new() }
+        Services { registry: registry.clone(), services: None, slices: None, nodes: None, own: String::new() }
     }
 
     /// The service object.
@@ -89,8 +93,12 @@ impl Services {
         let Some(wanted) = wanted else {
             return Err(unavailable(format!("no service port {port} found for service \"{name}\"")));
         };
-        if let Some(address) = self.endpoint(service, wanted["name"].str()) {
+        if let Some(address) = self.endpoint(service, wanted["name"].str())? {
             return Ok(address);
+        }
+        // Behind a cluster IP there are pods, and here nothing could lead to them.
+        if !spec["selector"].is_empty() && self.has_only_simulated_nodes() {
+            return Err(unavailable(format!("no endpoints available for service \"{name}\"")));
         }
         match spec["clusterIP"].str() {
             "None" | "" => Err(Status::unknown("cannot route to service with ClusterIP \"None\"")),
@@ -111,27 +119,66 @@ impl Services {
         list.map(|list| list.items.iter().map(|slice| slice.value()).collect()).unwrap_or_default()
     }
 
-    /// A ready endpoint, any of them.
-    fn endpoint(&self, service: &Service, port_name: &str) -> Option<String> {
+    /// A ready endpoint, any of them that is real. If there are simulated ones only, that is an error.
+    fn endpoint(&self, service: &Service, port_name: &str) -> Result<Option<String>, Status> {
         let slices = self.slices(service);
-        let mut ready: Vec<String> = slices.iter().flat_map(|slice| ready(slice, port_name)).collect();
+        let ready = slices.iter().flat_map(|slice| ready(slice, port_name));
+        let (simulated, mut ready): (Vec<Ready>, Vec<Ready>) =
+            ready.partition(|endpoint| !endpoint.node.is_empty() && self.is_simulated(&endpoint.node));
         if ready.is_empty() {
-            return None;
+            return match simulated.first() {
+                None => Ok(None),
+                Some(Ready { address, node }) => {
+                    let Service { namespace, name, .. } = service;
+                    let text = format!(
+                        "service \"{namespace}/{name}\" has simulated endpoints only: {address} is a pod on node \"{node}\", \
+                         which runs no containers"
+                    );
+                    Err(unavailable(text))
+                }
+            };
         }
         let mut chance = [0; 2];
         self.registry.random().fill(&mut chance);
         let at = usize::from(u16::from_le_bytes(chance)) % ready.len();
-        Some(ready.swap_remove(at))
+        Ok(Some(ready.swap_remove(at).address))
+    }
+
+    /// Whether a node says that its runtime is the simulated one.
+    fn is_simulated(&self, node: &str) -> bool {
+        let found =
+            self.nodes.as_ref().and_then(|nodes| self.registry.get(nodes, &Key::new("", node), "").ok());
+        found.is_some_and(|node| has_simulated_runtime(&node.value()))
+    }
+
+    fn has_only_simulated_nodes(&self) -> bool {
+        let Some(nodes) = &self.nodes else { return false };
+        let nodes =
+            self.registry.list(nodes, &ListOptions::default()).map(|list| list.items).unwrap_or_default();
+        !nodes.is_empty() && nodes.iter().all(|node| has_simulated_runtime(&node.value()))
     }
 }
 
-fn ready(slice: &Value, port_name: &str) -> Vec<String> {
+fn has_simulated_runtime(node: &Value) -> bool {
+    node["status"]["nodeInfo"]["containerRuntimeVersion"].str().starts_with("simulated://")
+}
+
+/// An endpoint that is ready: its `host:port`, and the node that it is on, if that is known.
+struct Ready {
+    address: String,
+    node: String,
+}
+
+fn ready(slice: &Value, port_name: &str) -> Vec<Ready> {
     let port = slice["ports"].list().iter().find(|port| port["name"].str() == port_name);
     let Some(port) = port.map(|port| port["port"].int()).filter(|port| *port > 0) else { return Vec::new() };
     let endpoints = slice["endpoints"].list().iter();
     let ready = endpoints.filter(|endpoint| endpoint["conditions"]["ready"].as_bool() != Some(false));
-    let addresses = ready.filter_map(|endpoint| endpoint["addresses"].list().first());
-    addresses.map(|address| join(address.str(), port)).collect()
+    let found = ready.filter_map(|endpoint| {
+        let address = join(endpoint["addresses"].list().first()?.str(), port);
+        Some(Ready { address, node: endpoint["nodeName"].str().into() })
+    });
+    found.collect()
 }
 
 fn join(address: &str, port: i64) -> String {

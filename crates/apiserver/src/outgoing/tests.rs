@@ -264,3 +264,54 @@ async fn paths_are_cleaned_before_they_are_called() {
     let error = hook.post(&client(), "", Bytes::new(), limit).await.unwrap_err();
     assert_eq!(error.0, r#"Post "https://b.a.svc:443/c/d": service "b" not found"#);
 }
+
+#[tokio::test]
+async fn pods_on_simulated_nodes_are_never_dialled() {
+    let server = server();
+    let (registry, catalog, services) = (server.registry(), &server.0.catalog, server.0.client.services());
+    let make = async |group: &str, plural: &str, namespace: &str, object: Value| {
+        let resource = catalog.get(group, "v1", plural).unwrap();
+        let options = CreateOptions::default();
+        registry
+            .create(&resource, namespace, object, &options, &NoGate, &mut Vec::new())
+            .await
+            .map(drop)
+            .unwrap();
+    };
+    let node = |name: &str, runtime: &str| value!({ "metadata": { "name": name }, "status": { "nodeInfo": { "containerRuntimeVersion": runtime } } });
+    let resolve = || {
+        let service = Service { namespace: "a".into(), name: "b".into(), port: 443 };
+        services.resolve(&service).unwrap_or_else(|status| status.message)
+    };
+    make(
+        "",
+        "services",
+        "a",
+        value!({ "metadata": { "name": "b", "namespace": "a" }, "spec": {
+        "type": "ClusterIP", "clusterIP": "10.0.0.7", "clusterIPs": ["10.0.0.7"], "sessionAffinity": "None",
+        "selector": { "app": "b" }, "internalTrafficPolicy": "Cluster",
+        "ports": [{ "name": "https", "port": 443, "protocol": "TCP", "targetPort": 1 }] } }),
+    )
+    .await;
+    assert_eq!(resolve(), "10.0.0.7:443", "without nodes there may be a data plane");
+    make("", "nodes", "", node("node-0", "simulated://0.1.0")).await;
+    assert_eq!(resolve(), "no endpoints available for service \"b\"");
+    let slice = |name: &str, address: &str, node: &str| {
+        value!({
+            "metadata": { "name": name, "namespace": "a", "labels": { "kubernetes.io/service-name": "b" } },
+            "addressType": "IPv4", "ports": [{ "name": "https", "port": 8443, "protocol": "TCP" }],
+            "endpoints": [{ "addresses": [address], "nodeName": node, "conditions": { "ready": true } }]
+        })
+    };
+    make("discovery.k8s.io", "endpointslices", "a", slice("b-1", "10.244.0.5", "node-0")).await;
+    let said = "service \"a/b\" has simulated endpoints only: 10.244.0.5:8443 is a pod on node \"node-0\", which runs no \
+                containers";
+    assert_eq!(resolve(), said);
+    let hook = Hook::parse(&value!({ "service": { "namespace": "a", "name": "b", "path": "/c" } }));
+    let limit = Limit { until: Instant::now() + Duration::from_secs(1), bytes: 1000 };
+    let error = hook.post(&server.0.client, "timeout=3s", Bytes::new(), limit).await.unwrap_err();
+    assert!(error.0.ends_with(said), "{error}");
+    make("", "nodes", "", node("real", "containerd://2.0.0")).await;
+    make("discovery.k8s.io", "endpointslices", "a", slice("b-2", "10.1.2.4", "real")).await;
+    assert_eq!(resolve(), "10.1.2.4:8443", "a real endpoint is chosen");
+}

@@ -5,6 +5,7 @@ use std::sync::{Arc, RwLock};
 use mizzen_object::{Str, Value};
 use mizzen_registry::{ListOptions, Registry, Resource, Revision};
 
+use super::failing_open::FailingOpen;
 use super::matching::{Index, Matching};
 use crate::admission::policy::Conditions;
 use crate::catalog::Catalog;
@@ -14,6 +15,8 @@ use crate::outgoing::Hook;
 pub(crate) struct Webhooks {
     pub mutating: Configured,
     pub validating: Configured,
+    /// Those that fail and are ignored.
+    pub failing_open: FailingOpen,
 }
 
 impl Webhooks {
@@ -25,6 +28,7 @@ impl Webhooks {
         Webhooks {
             mutating: find("mutatingwebhookconfigurations"),
             validating: find("validatingwebhookconfigurations"),
+            failing_open: FailingOpen::default(),
         }
     }
 }

@@ -11,6 +11,7 @@
 mod attributes;
 mod call;
 mod configuration;
+mod failing_open;
 pub(super) mod matching;
 mod mutate;
 mod rejection;

@@ -103,7 +103,7 @@ impl Rounds {
         match outcome {
             Err(Failure::Call(why)) if webhook.ignores_failure => {
                 remember::failed_open(attributes, "mutation", round, webhook.index, webhook);
-                tracing::warn!(webhook = %webhook.name, %why, "failed calling webhook, failing open");
+                attributes.call.server.webhooks.failing_open.log(webhook, &why);
                 match Instant::now() < attributes.call.until {
                     true => Ok(None),
                     false => Err(out_of_time()),

@@ -14,6 +14,7 @@ use super::rejection::rejection;
 use super::remember;
 use super::review::Verdict;
 use crate::audit::Layer;
+use crate::server::Inner;
 
 /// Asks the webhooks that a write concerns. Of several refusals the client gets that of the first webhook.
 pub(crate) async fn validate(attributes: &Attributes<'_>) -> Result<(), Status> {
@@ -37,7 +38,7 @@ pub(crate) async fn validate(attributes: &Attributes<'_>) -> Result<(), Status> 
     for (at, invocation) in calls.iter().enumerate() {
         match prepare(attributes, invocation).await {
             Ok(prepared) => drop(running.spawn(async move { (at, prepared.call(false).await) })),
-            Err(failure) => outcomes[at] = settle(&invocation.webhook, Err(failure)),
+            Err(failure) => outcomes[at] = settle(server, &invocation.webhook, Err(failure)),
         }
     }
     while let Some(done) = running.join_next().await {
@@ -48,19 +49,19 @@ pub(crate) async fn validate(attributes: &Attributes<'_>) -> Result<(), Status> 
         if matches!(verdict, Err(Failure::Call(_))) && calls[at].webhook.ignores_failure {
             remember::failed_open(attributes, "validating", 0, at, &calls[at].webhook);
         }
-        outcomes[at] = settle(&calls[at].webhook, verdict);
+        outcomes[at] = settle(server, &calls[at].webhook, verdict);
     }
     attributes.call.request.record.took(Layer::ValidatingWebhook, started);
     outcomes.into_iter().collect()
 }
 
 /// What follows from a verdict, or from there being none.
-fn settle(webhook: &Webhook, verdict: Result<Verdict, Failure>) -> Result<(), Status> {
+fn settle(server: &Inner, webhook: &Webhook, verdict: Result<Verdict, Failure>) -> Result<(), Status> {
     match verdict {
         Ok(verdict) if verdict.allowed => Ok(()),
         Ok(verdict) => Err(rejection(&webhook.name, &verdict.status)),
         Err(Failure::Call(why)) if webhook.ignores_failure => {
-            tracing::warn!(webhook = %webhook.name, %why, "failed calling webhook, failing open");
+            server.webhooks.failing_open.log(webhook, &why);
             Ok(())
         }
         Err(failure) => Err(failure.into_status(&webhook.name)),
