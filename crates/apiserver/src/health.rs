@@ -1,100 +1,280 @@
-//! Is all well? `/healthz`, `/livez` and `/readyz`, whole or one check at a time.
+//! Is the server well? `/healthz`, `/livez` and `/readyz`, whole or one check at a time.
+//!
+//! The checks are kube-apiserver's, in its order. A check of the boot sequence (a post-start hook, mostly) fails until
+//! [`Server::complete`](crate::Server::complete) names it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use http::header;
+use mizzen_object::json::quote;
 use mizzen_registry::{Future, Health};
+use tokio::sync::watch;
 
 use crate::answer::{self, Answer};
 use crate::request::{Query, Request};
 use crate::server::Inner;
 
-/// Something outside on which the server depends. `/healthz` and `/readyz` ask for it, `/livez` does not: a new start
-/// would not help.
+/// Something outside on which the server depends.
 pub trait HealthCheck: fmt::Debug + Send + Sync {
     /// The name under which it is listed.
     fn name(&self) -> &str;
 
     /// What is wrong. Answers in bounded time.
     fn check(&self) -> Future<'_, Result<(), String>>;
+
+    /// The endpoints beside `/healthz` that run it. Usually `/readyz`, and not `/livez`: a restart would not help.
+    fn endpoint(&self) -> Endpoint {
+        Endpoint::Readyz
+    }
 }
 
-/// A check of the server itself, and whether it passes.
-type Own = (&'static str, fn(&Inner) -> bool);
+/// A health endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Endpoint {
+    /// The older one, which runs nearly all checks.
+    Healthz,
+    /// Whether the process must be restarted.
+    Livez,
+    /// Whether it takes requests.
+    Readyz,
+}
 
-const CHECKS: [Own; 4] = [
-    ("ping", |_| true),
-    ("log", |_| true),
-    ("etcd", |server| !matches!(server.registry.store().health(), Health::Failed(_))),
-    ("poststarthook/bootstrap", |_| true),
+impl Endpoint {
+    /// All of them.
+    pub(crate) const ALL: [Endpoint; 3] = [Endpoint::Healthz, Endpoint::Livez, Endpoint::Readyz];
+
+    fn named(name: &str) -> Option<Endpoint> {
+        Endpoint::ALL.into_iter().find(|endpoint| endpoint.name() == name)
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Endpoint::Healthz => "healthz",
+            Endpoint::Livez => "livez",
+            Endpoint::Readyz => "readyz",
+        }
+    }
+}
+
+/// The boot sequence of [`Server::start`](crate::Server::start): what every server has, whatever it serves.
+pub(crate) const START: [&str; 5] = [
+    "poststarthook/start-apiserver-admission-initializer",
+    "poststarthook/generic-apiserver-start-informers",
+    "poststarthook/priority-and-fairness-config-consumer",
+    "poststarthook/priority-and-fairness-filter",
+    "poststarthook/storage-object-count-tracker-hook",
 ];
-/// A full disk is not among the others: a new start would not help.
-const READY_CHECKS: [Own; 2] = [
-    ("storage-space", |server| !matches!(server.registry.store().health(), Health::Full(_))),
-    ("shutdown", |server| !server.is_leaving()),
+/// That of CustomResourceDefinitions, which [`Server::start`](crate::Server::start) follows as well.
+pub(crate) const DEFINITIONS: [&str; 3] = [
+    "poststarthook/start-apiextensions-informers",
+    "poststarthook/start-apiextensions-controllers",
+    "poststarthook/crd-informer-synced",
 ];
+/// That of [`Server::aggregate`](crate::Server::aggregate).
+pub(crate) const AGGREGATE: [&str; 9] = [
+    "poststarthook/start-kube-aggregator-informers",
+    "poststarthook/apiservice-status-local-available-controller",
+    "poststarthook/apiservice-status-remote-available-controller",
+    "poststarthook/apiservice-registration-controller",
+    "poststarthook/apiservice-discovery-controller",
+    "poststarthook/kube-apiserver-autoregistration",
+    "autoregister-completion",
+    "poststarthook/apiservice-openapi-controller",
+    "poststarthook/apiservice-openapiv3-controller",
+];
+
+/// The boot sequence of a kube-apiserver, in its order.
+pub fn kube_apiserver_boot_sequence() -> Vec<&'static str> {
+    const CONTROL_PLANE: [&str; 13] = [
+        "poststarthook/start-system-namespaces-controller",
+        "poststarthook/peer-endpoint-reconciler-controller",
+        "poststarthook/start-cluster-authentication-info-controller",
+        "poststarthook/start-kube-apiserver-identity-lease-controller",
+        "poststarthook/start-kube-apiserver-identity-lease-garbage-collector",
+        "poststarthook/storage-readiness",
+        "poststarthook/start-legacy-token-tracking-controller",
+        "poststarthook/start-service-ip-repair-controllers",
+        "poststarthook/rbac/bootstrap-roles",
+        "poststarthook/scheduling/bootstrap-system-priority-classes",
+        "poststarthook/priority-and-fairness-config-producer",
+        "poststarthook/bootstrap-controller",
+        "poststarthook/start-kubernetes-service-cidr-controller",
+    ];
+    [&START[..], &DEFINITIONS, &CONTROL_PLANE, &AGGREGATE].concat()
+}
+
+/// Which checks of the boot sequence have passed. None fails again.
+#[derive(Debug)]
+pub(crate) struct BootSequence(watch::Sender<BTreeSet<&'static str>>);
+
+impl Default for BootSequence {
+    fn default() -> BootSequence {
+        BootSequence(watch::Sender::new(BTreeSet::new()))
+    }
+}
+
+impl BootSequence {
+    pub fn complete(&self, names: &[&'static str]) {
+        self.0.send_modify(|passed| passed.extend(names));
+    }
+
+    fn is_complete(&self, name: &str) -> bool {
+        self.0.borrow().contains(name)
+    }
+
+    /// Waits until all of these have passed.
+    pub async fn wait_for(&self, names: &[&'static str]) {
+        let all = |passed: &BTreeSet<&'static str>| names.iter().all(|name| passed.contains(name));
+        // It cannot fail: the sender is ours.
+        let _ = self.0.subscribe().wait_for(all).await;
+    }
+}
+
+/// A check of the server itself, and what is wrong if it fails.
+type Own = (&'static str, fn(&Inner) -> Result<(), String>);
+
+const PING: Own = ("ping", |_| Ok(()));
+const LOG: Own = ("log", |_| Ok(()));
+/// The store's checks have kube-apiserver's names. A full disk fails readiness alone: a restart would not help.
+const STORE: Own = ("etcd", store_has_not_failed);
+const STORE_READINESS: Own = ("etcd-readiness", store_takes_writes);
+const INFORMERS: Own = ("informer-sync", informers_are_synced);
+const SHUTDOWN: Own = ("shutdown", |server| match server.is_leaving() {
+    true => Err("process is shutting down".into()),
+    false => Ok(()),
+});
+
+fn store_has_not_failed(server: &Inner) -> Result<(), String> {
+    match server.registry.store().health() {
+        Health::Failed(problem) => Err(format!("the store has failed: {problem}")),
+        _ => Ok(()),
+    }
+}
+
+fn store_takes_writes(server: &Inner) -> Result<(), String> {
+    match server.registry.store().health() {
+        Health::Full(problem) => Err(format!("the store is full: {problem}")),
+        _ => store_has_not_failed(server),
+    }
+}
+
+/// What follows the store is started by `Server::start`, which reads everything first.
+fn informers_are_synced(server: &Inner) -> Result<(), String> {
+    match server.boot_sequence.is_complete(START[1]) {
+        true => Ok(()),
+        false => Err("informers not started yet".into()),
+    }
+}
 
 enum Check<'a> {
-    Own(&'a Own),
+    Own(Own),
+    Boot(&'static str),
     Outside(&'a dyn HealthCheck),
 }
 
 impl Check<'_> {
     fn name(&self) -> &str {
         match self {
-            Check::Own((name, _)) => name,
+            Check::Own((name, _)) | Check::Boot(name) => name,
             Check::Outside(check) => check.name(),
         }
     }
 
     async fn run(&self, server: &Inner) -> Result<(), String> {
         match self {
-            Check::Own((_, passes)) if passes(server) => Ok(()),
-            Check::Own((name, _)) => Err(format!("{name} check failed")),
+            Check::Own((_, check)) => check(server),
+            Check::Boot(name) if server.boot_sequence.is_complete(name) => Ok(()),
+            Check::Boot(_) => Err("not finished".into()),
             Check::Outside(check) => check.check().await,
         }
     }
 }
 
+/// The checks of an endpoint, in kube-apiserver's order.
+fn checks(server: &Inner, endpoint: Endpoint) -> Vec<Check<'_>> {
+    let outside = server.options.health.iter().map(|check| &**check);
+    let outside: Vec<&dyn HealthCheck> =
+        outside.filter(|check| endpoint == Endpoint::Healthz || check.endpoint() == endpoint).collect();
+    let is_early = |check: &&&dyn HealthCheck| check.endpoint() == Endpoint::Livez;
+    let early = outside.iter().filter(is_early).map(|check| Check::Outside(*check));
+    let late = outside.iter().filter(|check| !is_early(check)).map(|check| Check::Outside(*check));
+    let boot = server.options.boot_sequence.iter().copied().map(Check::Boot);
+    let mut checks: Vec<Check> = [PING, LOG].map(Check::Own).into_iter().chain(early).collect();
+    checks.push(Check::Own(STORE));
+    if endpoint == Endpoint::Readyz {
+        checks.push(Check::Own(STORE_READINESS));
+    }
+    checks.extend(late);
+    if endpoint == Endpoint::Readyz {
+        checks.push(Check::Own(INFORMERS));
+    }
+    checks.extend(boot);
+    if endpoint == Endpoint::Readyz {
+        checks.push(Check::Own(SHUTDOWN));
+    }
+    checks
+}
+
+/// The paths of all checks of all endpoints.
+pub(crate) fn paths(server: &Inner) -> Vec<String> {
+    let of = |endpoint: Endpoint| {
+        let root = format!("/{}", endpoint.name());
+        let checks = checks(server, endpoint);
+        let each = checks.iter().map(|check| format!("{root}/{}", check.name()));
+        each.chain([root.clone()]).collect::<Vec<_>>()
+    };
+    Endpoint::ALL.into_iter().flat_map(of).collect()
+}
+
 /// `/livez?verbose`, `/readyz/ping`, …
 pub(crate) async fn answer(server: &Arc<Inner>, request: &Request, parts: &[&str]) -> Answer {
-    let root = parts[0];
-    let checks = checks(server, root);
+    let not_found = || answer::text(404, "404 page not found\n");
+    let Some(endpoint) = Endpoint::named(parts[0]) else { return not_found() };
+    let checks = checks(server, endpoint);
     if parts.len() == 1 {
-        return report(root, &checks, server, &request.query).await;
+        return report(endpoint, &checks, server, &request.query).await;
     }
     let name = parts[1..].join("/");
-    let Some(check) = checks.iter().find(|check| check.name() == name) else {
-        return answer::text(404, "404 page not found\n");
-    };
+    let Some(check) = checks.iter().find(|check| check.name() == name) else { return not_found() };
     match check.run(server).await {
-        Ok(()) => answer::text(200, "ok"),
+        Ok(()) => {
+            let mut answer = answer::text(200, "ok");
+            answer.headers_mut().remove(header::X_CONTENT_TYPE_OPTIONS);
+            answer
+        }
         Err(problem) => answer::text(500, format!("internal server error: {problem}\n")),
     }
 }
 
-fn checks<'a>(server: &'a Inner, root: &str) -> Vec<Check<'a>> {
-    let ready = if root == "readyz" { &READY_CHECKS[..] } else { &[] };
-    let outside = if root == "livez" { &[] } else { server.options.health.as_slice() };
-    let own = CHECKS.iter().chain(ready).map(Check::Own);
-    own.chain(outside.iter().map(|check| Check::Outside(&**check))).collect()
-}
-
-async fn report(root: &str, checks: &[Check<'_>], server: &Inner, query: &Query) -> Answer {
-    let excluded = query.all("exclude");
-    let (mut lines, mut is_well) = (String::new(), true);
+async fn report(endpoint: Endpoint, checks: &[Check<'_>], server: &Inner, query: &Query) -> Answer {
+    let root = endpoint.name();
+    let excluded: BTreeSet<&str> = query.all("exclude").into_iter().collect();
+    let mut unknown = excluded.clone();
+    let (mut lines, mut failed) = (String::new(), Vec::new());
     for check in checks {
         let name = check.name();
-        if excluded.contains(&name) {
+        if excluded.contains(name) {
+            unknown.remove(name);
             lines += &format!("[+]{name} excluded: ok\n");
-        } else if check.run(server).await.is_ok() {
-            lines += &format!("[+]{name} ok\n");
-        } else {
-            lines += &format!("[-]{name} failed: reason withheld\n");
-            is_well = false;
+            continue;
+        }
+        match check.run(server).await {
+            Ok(()) => lines += &format!("[+]{name} ok\n"),
+            Err(problem) => {
+                lines += &format!("[-]{name} failed: reason withheld\n");
+                failed.push(format!("{name}: {problem}"));
+            }
         }
     }
-    if !is_well {
+    if !unknown.is_empty() {
+        let names: Vec<String> = unknown.iter().map(|name| quote(name)).collect();
+        let names = names.join(",");
+        lines += &format!("warn: some health checks cannot be excluded: no matches for {names}\n");
+    }
+    if !failed.is_empty() {
+        tracing::debug!(endpoint = root, failed = failed.join("; "), "health check failed");
         return answer::text(500, format!("{lines}{root} check failed\n"));
     }
     if query.get("verbose").is_some() {

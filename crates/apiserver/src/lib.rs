@@ -61,7 +61,7 @@ pub use answer::{Answer, Body, Broken};
 pub use browsers::Browsers;
 pub use extend::{BuildError, Builder};
 pub use fairness::Concurrency;
-pub use health::HealthCheck;
+pub use health::{Endpoint, HealthCheck, kube_apiserver_boot_sequence};
 pub use identity::{MASTERS, User};
 pub use in_process::InProcess;
 pub use outgoing::{Anyone, Identity};

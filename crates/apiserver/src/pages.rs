@@ -16,30 +16,19 @@ use crate::request::Request;
 use crate::server::Inner;
 
 /// The paths that exist besides groups and their versions.
-const OTHERS: [&str; 16] = [
+const OTHERS: [&str; 7] = [
     openid::CONFIGURATION,
-    "/healthz",
-    "/healthz/etcd",
-    "/healthz/log",
-    "/healthz/ping",
-    "/livez",
-    "/livez/etcd",
-    "/livez/ping",
     "/metrics",
     "/openapi/v2",
     "/openapi/v3",
     "/openapi/v3/",
     openid::KEYS,
-    "/readyz",
-    "/readyz/shutdown",
     "/version",
 ];
 
 /// All of them.
 fn others(server: &Inner) -> Vec<String> {
-    let checks = server.options.health.iter().map(|check| check.name());
-    let paths = checks.flat_map(|name| [format!("/healthz/{name}"), format!("/readyz/{name}")]);
-    OTHERS.into_iter().map(String::from).chain(paths).collect()
+    OTHERS.into_iter().map(String::from).chain(health::paths(server)).collect()
 }
 
 /// Answers a request for a page. A slash at the end of its path does not count, but for health checks.

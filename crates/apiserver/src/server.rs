@@ -24,7 +24,7 @@ use crate::chain;
 use crate::definitions::{self, Definitions};
 use crate::extend::Extensions;
 use crate::fairness::{self, Concurrency, Fairness};
-use crate::health::HealthCheck;
+use crate::health::{self, BootSequence, HealthCheck};
 use crate::identity::User;
 use crate::metrics::{Measured, Metrics};
 use crate::outgoing::{Client, Identity};
@@ -66,6 +66,8 @@ pub struct Options {
     pub admission: Admission,
     /// What must be well outside the server for it to be healthy and ready.
     pub health: Vec<Arc<dyn HealthCheck>>,
+    /// The health checks that pass once a step of the start is done, in the order in which they are listed.
+    pub boot_sequence: Vec<&'static str>,
     /// Whose figures are shown with those of the server.
     pub metrics: Vec<Arc<dyn Measured>>,
     /// What is remembered of requests; nothing if it is none.
@@ -94,6 +96,7 @@ impl Default for Options {
             plugins: Plugins::alone(),
             admission: Admission::default(),
             health: Vec::new(),
+            boot_sequence: health::START.to_vec(),
             metrics: Vec::new(),
             audit: None,
             concurrency: Concurrency::default(),
@@ -158,6 +161,7 @@ pub(crate) struct Inner {
     pub stopping: watch::Sender<bool>,
     /// Whether nobody new shall come.
     pub leaving: AtomicBool,
+    pub boot_sequence: BootSequence,
     /// For what goes on when a request is answered.
     pub itself: Weak<Inner>,
 }
@@ -213,13 +217,26 @@ impl Server {
             extensions,
             stopping,
             leaving: AtomicBool::new(false),
+            boot_sequence: BootSequence::default(),
         }))
     }
 
     /// Serves the kinds that are defined in the store, and from now on those that people define.
     pub async fn start(&self) {
         definitions::start(&self.0).await;
+        self.complete(&health::DEFINITIONS);
         fairness::start(&self.0);
+        self.complete(&health::START);
+    }
+
+    /// Lets health checks of the boot sequence pass: the steps of these names are done.
+    pub fn complete(&self, steps: &[&'static str]) {
+        self.0.boot_sequence.complete(steps);
+    }
+
+    /// Waits until every step of the boot sequence is done.
+    pub async fn booted(&self) {
+        self.0.boot_sequence.wait_for(&self.0.options.boot_sequence).await;
     }
 
     /// Answers one request of `user`.

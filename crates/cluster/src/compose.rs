@@ -11,7 +11,7 @@ use mizzen_apiserver::authenticate::{Authorities, Trusted};
 use mizzen_apiserver::listen::listen;
 use mizzen_apiserver::metrics::Measured;
 use mizzen_apiserver::seams::{SystemRandom, WallClock};
-use mizzen_apiserver::{Admission, Http, Identity, Options, PluginError, Plugins, Server};
+use mizzen_apiserver::{Admission, HealthCheck, Http, Identity, Options, PluginError, Plugins, Server};
 use mizzen_object::address::Block;
 use mizzen_registry::Registry;
 use mizzen_scheduler::Configuration;
@@ -20,7 +20,9 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
-use crate::bootstrap::{allow_migration, authentication, bootstrap};
+use crate::bootstrap::{
+    KubernetesService, Location, allow_migration, authentication, bootstrap, reconcile_owned,
+};
 use crate::command::{Authorized, ServerArgs};
 use crate::election::Candidate;
 use crate::encryption::Encryption;
@@ -37,6 +39,8 @@ use crate::token_tracking;
 
 /// How long requests under way may take when the server stops.
 const GRACE: Duration = Duration::from_secs(60);
+/// How long the server waits for its boot sequence before it serves.
+const BOOT_PATIENCE: Duration = Duration::from_secs(5);
 /// How often objects that have lived as long as they may are removed.
 const EXPIRE_EVERY: Duration = Duration::from_secs(10);
 /// Room for deeply nested objects; it is only used when needed.
@@ -154,7 +158,8 @@ async fn run(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
     let mut trust = args.trust.trust(&kept.authority, &kept.front_proxy)?;
     trust.trusted.headers = args.authentication.proxy_headers()?;
     let server = Server::new(kept.registry.clone(), options(args, &chosen, &kept, address)?);
-    furnish(&server, &chosen.service_ranges, address, &trust.trusted).await?;
+    let location = location(args, &chosen, address)?;
+    furnish(&server, &location, &trust.trusted).await?;
 
     let authorities = Authorities::new(&kept.registry, &trust.trusted);
     let own = kept.authority.sign_server(&addresses(address.ip(), chosen.service_ranges[0].nth(1)))?;
@@ -167,12 +172,15 @@ async fn run(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
     }
     tokio::spawn(authentication::keep(server.clone(), trust.follow(&authorities)));
     tokio::spawn(certificates.follow());
+    tokio::spawn(reconcile_owned(server.clone(), location));
     keep_up(args, &server, &kept, chosen.authorized.file);
     let first_words = parts.first_words();
     let beside = match parts {
         Parts::Server => None,
         Parts::Whole(whole) => Some(beside(&server, whole, &kept).await?),
     };
+    // What is not done by then is in /readyz, and goes on.
+    let _ = tokio::time::timeout(BOOT_PATIENCE, server.booted()).await;
     announce(address, &file, started, first_words);
     listen(server.clone(), listener, tls, authorities.identify(), stop, GRACE).await;
     if let Some((nodes, loops)) = beside {
@@ -264,7 +272,8 @@ fn options(
         authorization: chosen.authorized.authorization.clone(),
         plugins: chosen.plugins.clone(),
         admission: chosen.admission.clone(),
-        health: args.encryption.health(encryption.as_ref()),
+        health: health(args, kept),
+        boot_sequence: mizzen_apiserver::kube_apiserver_boot_sequence(),
         metrics: encryption.iter().map(|encryption| encryption.clone() as Arc<dyn Measured>).collect(),
         audit: args.audit.setup()?,
         concurrency: args.fairness.concurrency()?,
@@ -273,15 +282,28 @@ fn options(
     })
 }
 
+/// What must be well beside the server itself.
+fn health(args: &ServerArgs, kept: &Kept) -> Vec<Arc<dyn HealthCheck>> {
+    let mut checks = args.encryption.health(kept.encryption.as_ref());
+    checks.push(Arc::new(pki::LoopbackCertificate::signed_now(&kept.registry)));
+    checks
+}
+
+/// Where the server and its services are, when it listens on `address`.
+fn location(args: &ServerArgs, chosen: &Chosen, address: SocketAddr) -> Result<Location, ComposeError> {
+    let advertise_address = args.serving.advertise_address(address.ip())?;
+    if advertise_address.is_none() {
+        tracing::warn!("this host has loopback addresses only, so default/kubernetes has no Endpoints");
+    }
+    let service_ip = chosen.service_ranges[0].nth(1);
+    let service = KubernetesService { service_ip, advertise_address, port: address.port() };
+    Ok(Location { service_ranges: chosen.service_ranges.clone(), service })
+}
+
 /// Starts the server, and makes what every cluster has.
-async fn furnish(
-    server: &Server,
-    service_ranges: &[Block],
-    address: SocketAddr,
-    trusted: &Trusted,
-) -> Result<(), ComposeError> {
+async fn furnish(server: &Server, location: &Location, trusted: &Trusted) -> Result<(), ComposeError> {
     server.start().await;
-    let made = bootstrap(server, service_ranges, address.port(), trusted).await;
+    let made = bootstrap(server, location, trusted).await;
     made.map_err(ComposeError::Bootstrap)?;
     server.aggregate().await.map_err(ComposeError::Bootstrap)
 }

@@ -11,6 +11,7 @@
 mod certificates;
 pub mod der;
 pub mod key;
+mod loopback;
 mod private;
 mod protocol;
 mod sign;
@@ -39,6 +40,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 pub use certificates::{Certificates, Files, LOOPBACK, Useless};
 use key::to_pkcs8;
+pub use loopback::LoopbackCertificate;
 pub use private::{check_owner, make_private, read_key, write_private};
 pub use protocol::Protocol;
 pub use signers::Signers;

@@ -21,8 +21,9 @@ const LOOK: Duration = Duration::from_secs(10);
 pub async fn keep(server: Server) {
     let mut tracking = Tracking { client: Client::new(&server, KUBE_APISERVER), server, made: None };
     loop {
-        if let Err(error) = tracking.ensure().await {
-            tracing::debug!(%error, "cannot say since when tokens are tracked");
+        match tracking.ensure().await {
+            Ok(()) => tracking.server.complete(&["poststarthook/start-legacy-token-tracking-controller"]),
+            Err(error) => tracing::debug!(%error, "cannot say since when tokens are tracked"),
         }
         sleep(LOOK).await;
     }

@@ -22,9 +22,9 @@ use mizzen_object::Str;
 use mizzen_registry::Registry;
 use tokio::sync::Notify;
 
-use crate::Server;
 use crate::catalog::Catalog;
 use crate::request::{RequestInfo, Target};
+use crate::{Server, health};
 pub(crate) use documents::{group, groups, openapi_index, openapi_v2, stale};
 use learn::Learned;
 pub(crate) use proxy::pass_on;
@@ -88,6 +88,7 @@ impl Server {
     pub async fn aggregate(&self) -> Result<(), String> {
         register::built_in(self).await?;
         tokio::spawn(available::run(self.clone()));
+        self.complete(&health::AGGREGATE);
         Ok(())
     }
 }

@@ -77,7 +77,7 @@ async fn a_full_disk_refuses_writes_for_a_while_and_admits_deletes() {
 
     // A restart would not help, so it is alive; it should get no traffic, so it is not ready.
     assert_eq!(page(&rig, "/livez").await.0, 200);
-    assert!(page(&rig, "/readyz").await.1.contains("[-]storage-space failed"));
+    assert!(page(&rig, "/readyz").await.1.contains("[-]etcd-readiness failed"));
     let metrics = page(&rig, "/metrics").await.1;
     assert!(metrics.contains("\nmizzen_store_writable 0\n"));
     assert!(metrics.contains("\nmizzen_store_refused_writes_total 2\n"));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http_body_util::BodyExt as _;
-use mizzen_apiserver::{HealthCheck, Options};
+use mizzen_apiserver::{Endpoint, HealthCheck, Options, kube_apiserver_boot_sequence};
 use mizzen_registry::Future;
 
 use crate::rig::Rig;
@@ -47,4 +47,101 @@ async fn what_is_unwell_outside_keeps_the_server_from_being_ready_but_not_alive(
     assert_eq!(page(&rig, "/livez/other").await.0, 404);
     let root = page(&rig, "/").await.1;
     assert!(root.contains("\"/healthz/other\"") && root.contains("\"/readyz/other\""), "{root}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_exclusion_that_matches_nothing_is_said() {
+    let rig = Rig::with(Options { health: vec![Arc::new(Tired)], ..Options::default() }).await;
+    let (code, text) = page(&rig, "/readyz?verbose&exclude=other&exclude=z&exclude=a").await;
+    assert_eq!(code, 200);
+    let end = "[+]shutdown ok\nwarn: some health checks cannot be excluded: no matches for \"a\",\"z\"\nreadyz check passed\n";
+    assert!(text.contains("[+]other excluded: ok\n") && text.ends_with(end), "{text}");
+    assert_eq!(page(&rig, "/readyz?exclude=other&exclude=z").await, (200, "ok".to_string()));
+}
+
+/// What kube-apiserver v1.36.4 lists.
+#[tokio::test(start_paused = true)]
+async fn checks_are_listed_in_kube_apiservers_order() {
+    #[derive(Debug)]
+    struct Loopback;
+
+    impl HealthCheck for Loopback {
+        fn name(&self) -> &str {
+            "loopback-serving-certificate"
+        }
+
+        fn check(&self) -> Future<'_, Result<(), String>> {
+            Box::pin(async { Ok(()) })
+        }
+
+        fn endpoint(&self) -> Endpoint {
+            Endpoint::Livez
+        }
+    }
+
+    let boot_sequence = kube_apiserver_boot_sequence();
+    let rig = Rig::with(Options {
+        health: vec![Arc::new(Loopback)],
+        boot_sequence: boot_sequence.clone(),
+        ..Options::default()
+    })
+    .await;
+    let boot = [
+        "start-apiserver-admission-initializer",
+        "generic-apiserver-start-informers",
+        "priority-and-fairness-config-consumer",
+        "priority-and-fairness-filter",
+        "storage-object-count-tracker-hook",
+        "start-apiextensions-informers",
+        "start-apiextensions-controllers",
+        "crd-informer-synced",
+        "start-system-namespaces-controller",
+        "peer-endpoint-reconciler-controller",
+        "start-cluster-authentication-info-controller",
+        "start-kube-apiserver-identity-lease-controller",
+        "start-kube-apiserver-identity-lease-garbage-collector",
+        "storage-readiness",
+        "start-legacy-token-tracking-controller",
+        "start-service-ip-repair-controllers",
+        "rbac/bootstrap-roles",
+        "scheduling/bootstrap-system-priority-classes",
+        "priority-and-fairness-config-producer",
+        "bootstrap-controller",
+        "start-kubernetes-service-cidr-controller",
+        "start-kube-aggregator-informers",
+        "apiservice-status-local-available-controller",
+        "apiservice-status-remote-available-controller",
+        "apiservice-registration-controller",
+        "apiservice-discovery-controller",
+        "kube-apiserver-autoregistration",
+        "autoregister-completion",
+        "apiservice-openapi-controller",
+        "apiservice-openapiv3-controller",
+    ];
+    let boot: Vec<String> = boot
+        .iter()
+        .map(|name| match *name {
+            "autoregister-completion" => name.to_string(),
+            hook => format!("poststarthook/{hook}"),
+        })
+        .collect();
+    rig.server.complete(&boot_sequence);
+    for (root, first, last) in [
+        ("healthz", &["ping", "log", "loopback-serving-certificate", "etcd"][..], &[][..]),
+        ("livez", &["ping", "log", "loopback-serving-certificate", "etcd"][..], &[][..]),
+        ("readyz", &["ping", "log", "etcd", "etcd-readiness", "informer-sync"][..], &["shutdown"][..]),
+    ] {
+        let names = first.iter().copied().chain(boot.iter().map(String::as_str)).chain(last.iter().copied());
+        let lines: String = names.map(|name| format!("[+]{name} ok\n")).collect();
+        let text = format!("{lines}{root} check passed\n");
+        assert_eq!(page(&rig, &format!("/{root}?verbose")).await, (200, text));
+    }
+    let paths = page(&rig, "/").await.1;
+    for path in ["/livez/poststarthook/rbac/bootstrap-roles", "/readyz/informer-sync", "/livez/log"] {
+        assert!(paths.contains(&format!("{path:?}")), "{path}");
+        assert_eq!(page(&rig, path).await, (200, "ok".to_string()));
+    }
+    for path in ["/readyz/loopback-serving-certificate", "/livez/etcd-readiness", "/healthz/poststarthook"] {
+        assert_eq!(page(&rig, path).await.0, 404, "{path}");
+    }
 }

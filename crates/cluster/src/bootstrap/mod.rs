@@ -1,26 +1,36 @@
 //! What is there before anybody asks: the system's namespaces, roles and bindings, priorities, and the server as a
 //! service. Like everybody, it is made through the API.
 //!
-//! Namespaces come first; everything else is made at once, so that many writes share one trip to the disk.
+//! Namespaces come first; everything else is made at once, so that many writes share one trip to the disk. Then loops put
+//! back what is deleted or changed, at kube-apiserver's intervals ([`reconcile_owned`]); roles, bindings and APIServices are put back
+//! when the server starts only.
 
 mod access;
 pub mod authentication;
 mod flow;
+mod identity_lease;
+mod kubernetes_service;
 mod migration;
 mod reconcile;
+mod service_cidr;
+#[cfg(test)]
+mod tests;
 
+pub use kubernetes_service::KubernetesService;
 pub use migration::allow_migration;
 
-use std::net::IpAddr;
+use std::time::Duration;
 
 use http::Method;
 use mizzen_apiserver::Server;
 use mizzen_apiserver::authenticate::Trusted;
-use mizzen_object::address::{Block, family};
+use mizzen_object::address::Block;
 use mizzen_object::{Value, value};
 use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval_at};
 
 use crate::itself::{Client, KUBE_APISERVER};
+use identity_lease::IdentityLease;
 
 /// The namespaces that every cluster has.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
@@ -47,57 +57,118 @@ pub(crate) struct Wanted {
     pub object: Value,
 }
 
+/// How often missing namespaces are looked for.
+const NAMESPACE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// What says where the server and its services are.
+#[derive(Debug, Clone)]
+pub struct Location {
+    /// The ranges of services' addresses.
+    pub service_ranges: Vec<Block>,
+    /// The server as a service.
+    pub service: KubernetesService,
+}
+
 /// Makes what is missing, and brings what is there up to date.
-pub async fn bootstrap(
-    server: &Server,
-    ranges: &[Block],
-    port: u16,
-    trusted: &Trusted,
-) -> Result<(), String> {
-    make_all(server, KUBE_APISERVER, NAMESPACES.map(namespace).into()).await?;
-    serve_ranges(server, ranges).await?;
-    let mut wanted = vec![service(ranges[0].nth(1), port)];
-    wanted.extend(PRIORITY_CLASSES.map(priority_class));
-    wanted.extend(access::objects());
-    let flows = make_all(server, flow::MANAGER, flow::objects());
-    let told = authentication::write(server, trusted);
-    tokio::try_join!(make_all(server, KUBE_APISERVER, wanted), flows, told)?;
+pub async fn bootstrap(server: &Server, location: &Location, trusted: &Trusted) -> Result<(), String> {
+    sync_namespaces(server).await?;
+    server.complete(&["poststarthook/start-system-namespaces-controller", "poststarthook/storage-readiness"]);
+    service_cidr::sync(server, &location.service_ranges).await?;
+    server.complete(&["poststarthook/start-kubernetes-service-cidr-controller"]);
+    let client = Client::new(server, KUBE_APISERVER);
+    let service = async {
+        location.service.sync_service(&client).await?;
+        log("the Endpoints of the kubernetes Service", location.service.sync_endpoints(&client, true).await);
+        server.complete(&[
+            "poststarthook/bootstrap-controller",
+            "poststarthook/peer-endpoint-reconciler-controller",
+        ]);
+        Ok::<(), String>(())
+    };
+    let classes = async {
+        make_all(server, KUBE_APISERVER, PRIORITY_CLASSES.map(priority_class).into()).await?;
+        server.complete(&["poststarthook/scheduling/bootstrap-system-priority-classes"]);
+        Ok::<(), String>(())
+    };
+    let roles = async {
+        make_all(server, KUBE_APISERVER, access::objects()).await?;
+        server.complete(&["poststarthook/rbac/bootstrap-roles"]);
+        Ok::<(), String>(())
+    };
+    let flows = async {
+        flow::sync(server).await?;
+        server.complete(&["poststarthook/priority-and-fairness-config-producer"]);
+        Ok::<(), String>(())
+    };
+    let told = async {
+        authentication::write(server, trusted).await?;
+        server.complete(&["poststarthook/start-cluster-authentication-info-controller"]);
+        Ok::<(), String>(())
+    };
+    tokio::try_join!(service, classes, roles, flows, told)?;
     server.repair().await;
+    server.complete(&["poststarthook/start-service-ip-repair-controllers"]);
     Ok(())
+}
+
+/// Puts back what the server owns, for as long as it runs.
+pub async fn reconcile_owned(server: Server, location: Location) {
+    let client = Client::new(&server, KUBE_APISERVER);
+    let peer =
+        location.service.advertise_address.map(|ip| std::net::SocketAddr::new(ip, location.service.port));
+    let lease = IdentityLease::new(&server, peer.map(|peer| peer.to_string()));
+    if log("the identity lease", lease.renew().await) {
+        server.complete(&["poststarthook/start-kube-apiserver-identity-lease-controller"]);
+    }
+    if log("identity leases of other servers", lease.collect_garbage().await) {
+        server.complete(&["poststarthook/start-kube-apiserver-identity-lease-garbage-collector"]);
+    }
+    tokio::join!(
+        every(NAMESPACE_INTERVAL, "system namespaces", || sync_namespaces(&server)),
+        every(kubernetes_service::INTERVAL, "the kubernetes Service", || location.service.sync(&client)),
+        every(service_cidr::INTERVAL, "the default ServiceCIDR", || {
+            service_cidr::sync(&server, &location.service_ranges)
+        }),
+        every(flow::INTERVAL, "priority levels and flow schemas", || flow::sync(&server)),
+        every(identity_lease::INTERVAL, "the identity lease", || async {
+            lease.renew().await?;
+            server.complete(&["poststarthook/start-kube-apiserver-identity-lease-controller"]);
+            Ok(())
+        }),
+        every(identity_lease::GARBAGE_COLLECTION_INTERVAL, "identity leases of other servers", || async {
+            lease.collect_garbage().await?;
+            server.complete(&["poststarthook/start-kube-apiserver-identity-lease-garbage-collector"]);
+            Ok(())
+        }),
+    );
+}
+
+/// Syncs something again and again, first after `interval`. What fails is tried again the next time.
+async fn every<F: Future<Output = Result<(), String>>>(interval: Duration, what: &str, sync: impl Fn() -> F) {
+    let mut ticks = interval_at(tokio::time::Instant::now() + interval, interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        log(what, sync().await);
+    }
+}
+
+/// Says what failed; whether nothing did.
+fn log(what: &str, outcome: Result<(), String>) -> bool {
+    if let Err(error) = &outcome {
+        tracing::warn!(%error, "cannot reconcile {what}");
+    }
+    outcome.is_ok()
+}
+
+/// Creates the namespaces that are missing.
+async fn sync_namespaces(server: &Server) -> Result<(), String> {
+    make_all(server, KUBE_APISERVER, NAMESPACES.map(namespace).into()).await
 }
 
 /// Makes what the nodes need that run beside the server.
 pub async fn bootstrap_nodes(server: &Server) -> Result<(), String> {
     make_all(server, KUBE_APISERVER, access::objects_of_nodes()).await
-}
-
-/// The ranges of services' addresses, and that they can be used.
-async fn serve_ranges(server: &Server, ranges: &[Block]) -> Result<(), String> {
-    const PATH: &str = "/apis/networking.k8s.io/v1/servicecidrs";
-    const READY: &str = "/apis/networking.k8s.io/v1/servicecidrs/kubernetes/status\
-                         ?fieldManager=kubernetes-service-cidr-controller&force=true";
-    let client = Client::new(server, KUBE_APISERVER);
-    let cidrs = Value::from(ranges.iter().map(|range| Value::from(range.to_string())).collect::<Vec<_>>());
-    let own = format!("{PATH}/kubernetes");
-    let (code, mut known) = client.call(Method::GET, &own, None).await?;
-    if code == 200 {
-        // A second family may come later.
-        if known["spec"]["cidrs"].list() == &cidrs.list()[..1] && cidrs.list().len() == 2 {
-            known.entry("spec").set("cidrs", cidrs);
-            client.call(Method::PUT, &own, Some(&known)).await?;
-        }
-        return Ok(());
-    }
-    let mut range = value!({ "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": { "name": "kubernetes" } });
-    let mut ready = range.clone();
-    range.set("spec", value!({ "cidrs": (cidrs) }));
-    client.call(Method::POST, PATH, Some(&range)).await?;
-    let condition = value!({
-        "type": "Ready", "status": "True", "message": "Kubernetes default Service CIDR is ready",
-        "lastTransitionTime": (server.registry().timestamp())
-    });
-    ready.set("status", value!({ "conditions": [(condition)] }));
-    client.call(Method::PATCH, READY, Some(&ready)).await.map(drop)
 }
 
 /// Makes objects, whose fields `manager` owns, all at once.
@@ -124,30 +195,6 @@ fn priority_class((name, priority, description): (&str, i64, &str)) -> Wanted {
         "value": priority, "description": description
     });
     Wanted { path: "/apis/scheduling.k8s.io/v1/priorityclasses".into(), object }
-}
-
-fn service(address: IpAddr, port: u16) -> Wanted {
-    let (text, family) = (address.to_string(), family(address));
-    let object = value!({
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {
-            "name": "kubernetes",
-            "namespace": "default",
-            "labels": { "component": "apiserver", "provider": "kubernetes" }
-        },
-        "spec": {
-            "clusterIP": (text.as_str()),
-            "clusterIPs": [(text.as_str())],
-            "internalTrafficPolicy": "Cluster",
-            "ipFamilies": [(family)],
-            "ipFamilyPolicy": "SingleStack",
-            "ports": [{ "name": "https", "port": 443, "protocol": "TCP", "targetPort": port }],
-            "sessionAffinity": "None",
-            "type": "ClusterIP"
-        }
-    });
-    Wanted { path: "/api/v1/namespaces/default/services".into(), object }
 }
 
 /// Makes an object, or brings the one that is there up to date.

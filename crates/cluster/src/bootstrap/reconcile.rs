@@ -8,8 +8,7 @@ use mizzen_object::{Str, Value};
 /// The stored object with all that is missing, or none if nothing is.
 pub fn reconcile(stored: &Value, wanted: &Value) -> Option<Value> {
     let annotations = &stored["metadata"]["annotations"];
-    let switches = ["rbac.authorization.kubernetes.io/autoupdate", "apf.kubernetes.io/autoupdate-spec"];
-    if switches.iter().any(|switch| annotations[*switch].str() == "false") {
+    if annotations["rbac.authorization.kubernetes.io/autoupdate"].str() == "false" {
         return None;
     }
     let mut object = stored.clone();
@@ -20,9 +19,6 @@ pub fn reconcile(stored: &Value, wanted: &Value) -> Option<Value> {
     }
     add_rules(&mut object, wanted);
     add_subjects(&mut object, wanted);
-    if !wanted["spec"].is_null() {
-        adopt(object.entry("spec"), &wanted["spec"]);
-    }
     (object != *stored).then_some(object)
 }
 
@@ -56,19 +52,6 @@ fn add_subjects(object: &mut Value, wanted: &Value) {
         if !object["subjects"].list().iter().any(|own| who(own) == who(subject)) {
             object.entry("subjects").make_list().push(subject.clone());
         }
-    }
-}
-
-/// Sets every field that is wanted and leaves others as they are.
-fn adopt(own: &mut Value, wanted: &Value) {
-    if wanted.as_map().is_none() {
-        if own != wanted {
-            *own = wanted.clone();
-        }
-        return;
-    }
-    for (key, value) in wanted.entries() {
-        adopt(own.entry(key), value);
     }
 }
 
@@ -111,15 +94,6 @@ mod tests {
             r#"{"metadata":{"annotations":{"rbac.authorization.kubernetes.io/autoupdate":"false"}}}"#,
             r#"{"rules":[{"verbs":["get"],"apiGroups":[""],"resources":["x"]}]}"#,
             None,
-        );
-    }
-
-    #[test]
-    fn wanted_fields_are_set_and_others_stay() {
-        check(
-            r#"{"spec":{"a":"1","b":"2"}}"#,
-            r#"{"spec":{"a":"3"}}"#,
-            Some(r#"{"spec":{"a":"3","b":"2"}}"#),
         );
     }
 }

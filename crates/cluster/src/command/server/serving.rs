@@ -1,5 +1,6 @@
 //! How the server is reached: TLS, HTTP and their limits.
 
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,6 +37,10 @@ pub struct ServingArgs {
     /// What browsers are told of TLS, such as max-age=31536000,includeSubDomains,preload
     #[arg(long, value_name = "DIRECTIVE,…", value_delimiter = ',')]
     strict_transport_security_directives: Vec<String>,
+    /// The address that the Endpoints of the kubernetes Service name [default: --bind-address; if that is a loopback or
+    /// unspecified address, the one that the host uses for its default route]
+    #[arg(long, value_name = "IP")]
+    advertise_address: Option<IpAddr>,
     /// The part of requests, at most 0.02, after which an HTTP/2 client is asked to connect anew
     #[arg(long, value_name = "PART", default_value_t = 0.0)]
     goaway_chance: f64,
@@ -90,6 +95,20 @@ impl ServingArgs {
         Ok(Http { max_streams, goaway_chance: chance, browsers, ..Http::default() })
     }
 
+    /// The address at which the server says that it is reached, when it listens on `bound`; none if the machine has no
+    /// address that Endpoints may name. Kubernetes: as `--advertise-address` (server/options/server_run_options.go).
+    pub fn advertise_address(&self, bound: IpAddr) -> Result<Option<IpAddr>, ComposeError> {
+        if let Some(address) = self.advertise_address.filter(|address| !address.is_unspecified()) {
+            let why = || format!("{address} is a loopback address, which Endpoints may not name");
+            return match address.is_loopback() {
+                true => Err(argument("--advertise-address", why())),
+                false => Ok(Some(address)),
+            };
+        }
+        let is_own = !bound.is_unspecified() && !bound.is_loopback();
+        Ok(if is_own { Some(bound) } else { host_address() })
+    }
+
     /// Seconds after which a request is given up; at least one.
     pub fn request_timeout(&self) -> u64 {
         self.request_timeout.as_secs().max(1)
@@ -99,6 +118,38 @@ impl ServingArgs {
     pub fn min_request_timeout(&self) -> u64 {
         self.min_request_timeout.into()
     }
+}
+
+/// The address from which this host would reach others. Nothing is sent: connecting a datagram socket only chooses a route.
+fn host_address() -> Option<IpAddr> {
+    const NOWHERE: [(&str, &str); 2] = [("0.0.0.0:0", "192.0.2.1:9"), ("[::]:0", "[2001:db8::1]:9")];
+    let routed = |(from, to): &(&str, &str)| {
+        let socket = UdpSocket::bind(from).ok()?;
+        socket.connect(to).ok()?;
+        socket.local_addr().ok().map(|address| address.ip())
+    };
+    let is_good = |address: &IpAddr| !address.is_loopback() && !address.is_unspecified();
+    NOWHERE.iter().filter_map(routed).find(is_good).or_else(interface_address)
+}
+
+/// The first address that the kernel calls local and that is no loopback, for hosts without a default route. Linux only.
+fn interface_address() -> Option<IpAddr> {
+    local_address(&std::fs::read_to_string("/proc/net/fib_trie").ok()?)
+}
+
+/// In the kernel's table an address is followed by a line that says what it is.
+fn local_address(table: &str) -> Option<IpAddr> {
+    let mut last = None;
+    for line in table.lines() {
+        if let Some(address) = line.trim_start().strip_prefix("|-- ") {
+            last = address.trim().parse::<Ipv4Addr>().ok();
+        } else if line.contains("/32 host LOCAL")
+            && let Some(address) = last.filter(|address| !address.is_loopback() && !address.is_link_local())
+        {
+            return Some(address.into());
+        }
+    }
+    None
 }
 
 fn argument(name: &str, why: String) -> ComposeError {
@@ -142,6 +193,14 @@ mod tests {
         assert!(sni("a.crt").unwrap_err().contains("comma separated"));
         assert!(sni("a.crt,a.key:").unwrap_err().contains("empty names list"));
         assert!(sni("a.crt,a.key:10.0.0.1").unwrap_err().contains("is an address"));
+    }
+
+    #[test]
+    fn a_local_address_that_is_no_loopback_is_found() {
+        let table = "  +-- 0.0.0.0/0\n     |-- 127.0.0.1\n        /32 host LOCAL\n     |-- 192.0.2.0\n        /24 link UNICAST\n     \
+                     |-- 192.0.2.2\n        /32 host LOCAL\n";
+        assert_eq!(local_address(table), Some([192, 0, 2, 2].into()));
+        assert_eq!(local_address("     |-- 127.0.0.1\n        /32 host LOCAL\n"), None);
     }
 
     #[test]
