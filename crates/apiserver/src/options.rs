@@ -176,16 +176,18 @@ fn watch_violations(query: &Query, matching: &str, violations: &mut Violations) 
         violations
             .forbidden(FIELD, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
     }
-    if matching.is_empty() {
+    // Kubernetes: a watch without a version begins with what is there, as if that had been asked for.
+    let implied = !initial && matching.is_empty() && matches!(query.text("resourceVersion"), "" | "0");
+    if matching.is_empty() && !implied {
         return;
     }
-    if !initial {
+    if !initial && !implied {
         violations.forbidden(
             FIELD,
             "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
         );
     }
-    if matching != "NotOlderThan" {
+    if matching != "NotOlderThan" && !implied {
         violations.not_supported(FIELD, matching, &["NotOlderThan"]);
     }
     if !query.text("continue").is_empty() {

@@ -68,13 +68,13 @@ fn check_types(token: &Value) -> Result<(), String> {
         }
     }
     for (field, value) in token.entries() {
-        let fits = match (type_of(field), value) {
+        let fits = matches!(
+            (type_of(field), value),
             (None, _)
-            | (_, Value::Null)
-            | (Some("string"), Value::String(_))
-            | (Some("int64"), Value::Int(_)) => true,
-            _ => false,
-        };
+                | (_, Value::Null)
+                | (Some("string"), Value::String(_))
+                | (Some("int64"), Value::Int(_))
+        );
         if let Some(go_type) = type_of(field).filter(|_| !fits) {
             let word = value.go_word();
             return Err(format!(

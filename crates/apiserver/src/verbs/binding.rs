@@ -3,7 +3,8 @@
 use mizzen_object::{GroupResource, Status, Value, Violations, value};
 use mizzen_registry::{Change, Future, Key, NoGate, UpdateOptions};
 
-use super::{Call, check_key, create::finish, set_namespace};
+use super::create::{finish, wipe};
+use super::{Call, check_key, set_namespace};
 use crate::answer::{self, Answer};
 use crate::{admission, intake, options};
 
@@ -15,6 +16,10 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     let pods = server.catalog.get("", "v1", "pods").ok_or_else(missing)?;
     let intake = intake::object(&server.catalog, bindings.kind(), request, options.strictness)?;
     let mut binding = intake.value;
+    if path.subresource.is_empty() {
+        // Kubernetes: only through the pod a binding may say which pod it means by its uid.
+        wipe(binding.entry("metadata"));
+    }
     set_namespace(path, binding.entry("metadata"))?;
     admission::admit_below(call, &mut binding).await?;
     let kind = bindings.kind();
@@ -77,6 +82,7 @@ impl Bind {
             let resource = GroupResource { group: "".into(), resource: "pods/binding".into() };
             Err(Status::conflict(&resource, name, &why))
         };
+        self.check_version(current)?;
         if !current["metadata"]["deletionTimestamp"].is_null() {
             return refuse(format!("pod {name} is being deleted, cannot be assigned to a host"));
         }
@@ -90,6 +96,24 @@ impl Bind {
         let mut pod = current.clone();
         self.assign(&mut pod);
         Ok(pod)
+    }
+
+    /// Whether the pod is of the version that the binding means. One with another uid is refused for that.
+    fn check_version(&self, current: &Value) -> Result<(), Status> {
+        let (wanted, found) = (&self.binding["metadata"], &current["metadata"]);
+        let other = !wanted["uid"].is_empty() && wanted["uid"] != found["uid"];
+        let (version, stored) = (wanted["resourceVersion"].str(), found["resourceVersion"].str());
+        if other || version.is_empty() || version == stored {
+            return Ok(());
+        }
+        let (namespace, name) = (found["namespace"].str(), found["name"].str());
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: /registry/pods/{namespace}/{name}, ResourceVersion: 0, \
+             AdditionalErrorMsg: Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in \
+             object meta: {stored}"
+        );
+        let resource = GroupResource { group: "".into(), resource: "pods".into() };
+        Err(Status::conflict(&resource, name, &why))
     }
 
     fn assign(&self, pod: &mut Value) {

@@ -10,7 +10,7 @@ use mizzen_registry::{Change, Future, Gate, Object, UpdateOptions};
 
 use super::{Call, apply, check_name, patch};
 use crate::admission;
-use crate::answer::{self, Answer, Body, Form, warn};
+use crate::answer::{self, Answer, Body, Form};
 use crate::intake::{self, FieldValidation};
 use crate::options;
 use crate::ownership::Owning;
@@ -54,10 +54,11 @@ pub(crate) async fn update(call: &Call<'_>) -> Result<Answer, Status> {
     let catalog = &call.server.catalog;
     let intake = intake::other(catalog, &scale_kind(), None, root, call.request, options.strictness)
         .map_err(|status| if call.resource.is_custom() { undecodable(status) } else { status })?;
+    intake.warnings.into_iter().for_each(|warning| call.notes.warn(warning));
     let mut scale = intake.value;
     check_name(call.path, &mut scale)?;
     let mut change = Rescale { call, wanted: Wanted::Exactly(scale), strictness: options.strictness };
-    store(call, &mut change, options.dry_run, &intake.warnings).await
+    store(call, &mut change, options.dry_run).await
 }
 
 pub(crate) async fn patch(call: &Call<'_>) -> Result<Answer, Status> {
@@ -67,7 +68,7 @@ pub(crate) async fn patch(call: &Call<'_>) -> Result<Answer, Status> {
         return Err(cannot_apply());
     }
     let mut change = Rescale { call, wanted: Wanted::Patched(form), strictness: options.strictness };
-    store(call, &mut change, options.dry_run, &[]).await
+    store(call, &mut change, options.dry_run).await
 }
 
 /// Kubernetes: the typer of custom resources does not know the Scale that it should name in the error
@@ -89,16 +90,11 @@ fn cannot_apply() -> Status {
     )
 }
 
-async fn store(
-    call: &Call<'_>,
-    change: &mut Rescale<'_>,
-    dry_run: bool,
-    warnings: &[String],
-) -> Result<Answer, Status> {
+async fn store(call: &Call<'_>, change: &mut Rescale<'_>, dry_run: bool) -> Result<Answer, Status> {
     let options = UpdateOptions {
         user: call.request.user.who(),
         dry_run,
-        uid_precondition: true,
+        uid_precondition: matches!(change.wanted, Wanted::Exactly(_)),
         ..UpdateOptions::default()
     };
     let mut ignored = Vec::new();
@@ -107,9 +103,7 @@ async fn store(
         .registry
         .update(call.resource, &call.key(), change, &options, &Checks(call), &mut ignored)
         .await?;
-    let mut answer = show(call, &scale_of(call, &updated.object.value()));
-    warn(&mut answer, warnings);
-    Ok(answer)
+    Ok(show(call, &scale_of(call, &updated.object.value())))
 }
 
 fn show(call: &Call, scale: &Value) -> Answer {
@@ -236,8 +230,10 @@ impl Rescale<'_> {
         if !(unconditional && self.call.resource.is_custom()) {
             metadata.set("resourceVersion", scale["metadata"]["resourceVersion"].clone());
         }
-        if !scale["metadata"]["uid"].is_empty() {
-            metadata.set("uid", scale["metadata"]["uid"].clone());
+        match (&self.wanted, &scale["metadata"]["uid"]) {
+            (Wanted::Exactly(_), uid) if !uid.is_empty() => metadata.set("uid", uid.clone()),
+            (Wanted::Patched(_), uid) => self.check_patched_uid(uid.str(), &current["metadata"])?,
+            _ => {}
         }
         let replicas = scale["spec"]["replicas"].int();
         let path = &paths(self.call).spec_replicas;
@@ -253,6 +249,18 @@ impl Rescale<'_> {
         }
         *place = replicas.into();
         Ok(object)
+    }
+
+    /// Kubernetes: a patch has no preconditions; a built-in kind looks at the uid itself, a custom one does not.
+    fn check_patched_uid(&self, uid: &str, stored: &Value) -> Result<(), Status> {
+        let (found, kind) = (stored["uid"].str(), self.call.resource.kind());
+        if self.call.resource.is_custom() || uid.is_empty() || uid == found {
+            return Ok(());
+        }
+        let mut resource = kind.resource();
+        resource.resource = format!("{}/scale", kind.plural).into();
+        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {found}");
+        Err(Status::conflict(&resource, stored["name"].str(), &why))
     }
 
     /// The Scale of the object as it is, in canonical form.
@@ -273,7 +281,9 @@ impl Rescale<'_> {
             _ => {
                 let outcome = patch::apply_patch(root, form, &self.call.request.body, &before)?;
                 let problem = |said: &GroupVersionKind| self.kind_problem(said);
-                patch::read(problem, &scale_kind(), root, outcome, self.strictness)?.value
+                let read = patch::read(problem, &scale_kind(), root, outcome, self.strictness)?;
+                read.warnings.into_iter().for_each(|warning| self.call.notes.warn(warning));
+                read.value
             }
         };
         check_name(self.call.path, &mut scale)?;

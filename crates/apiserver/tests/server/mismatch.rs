@@ -303,6 +303,68 @@ async fn a_binding_names_its_pod() {
     check(&rig.post(BINDINGS, "{}").await, 500, "target.name: Required value");
     let other = "name in URL does not match name in Binding object";
     check(&rig.post(&format!("{PODS}/p/binding"), nameless).await, 400, other);
+    let old = r#"{"metadata":{"name":"p","resourceVersion":"1"},"target":{"name":"n"}}"#;
+    for path in [BINDINGS, &format!("{PODS}/p/binding")] {
+        let refused = rig.post(path, old).await.expect(409);
+        let expected =
+            "Precondition failed: ResourceVersion in precondition: 1, ResourceVersion in object meta: ";
+        assert!(refused.message().contains(expected), "{}", refused.message());
+    }
+    // In the old way, a uid does not count.
+    let named = r#"{"metadata":{"name":"p","uid":"x"},"target":{"name":"n"}}"#;
+    rig.post(&format!("{PODS}/p/binding"), named).await.expect(409);
+    rig.post(BINDINGS, named).await.expect(201);
+}
+
+#[tokio::test]
+async fn a_patched_scale_has_no_preconditions() {
+    let rig = with_foo().await;
+    let patch = r#"{"metadata":{"uid":"x"},"spec":{"replicas":2,"x":1}}"#;
+    let scaled = rig.patch(&format!("{FOOS}/a/scale"), patch).await.expect(200);
+    assert_eq!((scaled.body.at("spec.replicas").int(), scaled.warnings.len()), (2, 1));
+    let exact = r#"{"metadata":{"name":"a","uid":"x"},"spec":{"replicas":3}}"#;
+    rig.put(&format!("{FOOS}/a/scale"), exact).await.expect(409);
+    const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
+    let set = r#"{"metadata":{"name":"r"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":
+        {"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}"#;
+    let uid = rig.post(SETS, set).await.expect(201).body.at("metadata.uid").str().to_owned();
+    let refused = rig.patch(&format!("{SETS}/r/scale"), patch).await;
+    let expected = format!(
+        "Operation cannot be fulfilled on replicasets/scale.apps \"r\": Precondition failed: UID in precondition: x, UID \
+         in object meta: {uid}"
+    );
+    check(&refused, 409, &expected);
+    assert_eq!(refused.warnings.len(), 1);
+}
+
+#[tokio::test]
+async fn an_autoscaler_says_its_policies_or_nothing_of_its_rules() {
+    let rig = Rig::new().await;
+    let make = async |version: &str, annotation: &str, behavior: &str| {
+        let body = format!(
+            r#"{{"metadata":{{"generateName":"h","annotations":{{{annotation}}}}},"spec":{{"maxReplicas":3,"scaleTargetRef":
+            {{"apiVersion":"apps/v1","kind":"Deployment","name":"d"}}{behavior}}}}}"#
+        );
+        let path = format!("/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers");
+        rig.post(&path, &body).await
+    };
+    for good in ["{}", r#"{"scaleUp":{}}"#, r#"{"scaleUp":{"policies":null}}"#] {
+        make("v2", "", &format!(r#","behavior":{good}"#)).await.expect(201);
+    }
+    let empty =
+        make("v2", "", r#","behavior":{"scaleUp":{"policies":[]},"scaleDown":{"policies":[]}}"#).await;
+    let message = empty.expect(422).message().to_owned();
+    for part in
+        ["spec.behavior.scaleUp.policies: Required value", "spec.behavior.scaleDown.policies: Required value"]
+    {
+        assert!(message.contains(part), "{message}");
+    }
+    for annotation in [r#"{\"ScaleUp\":{}}"#, r#"{\"ScaleUp\":{\"Policies\":[]}}"#] {
+        let annotation = format!(r#""autoscaling.alpha.kubernetes.io/behavior":"{annotation}""#);
+        let refused = make("v1", &annotation, "").await.expect(422);
+        let expected = "spec.behavior.scaleUp.policies: Required value: must specify at least one Policy";
+        assert!(refused.message().contains(expected), "{}", refused.message());
+    }
 }
 
 #[tokio::test]

@@ -199,6 +199,8 @@ async fn list_options_are_decoded_then_validated_then_translated() {
         format!("{matching} FieldValueForbidden"),
     ];
     assert_eq!(causes(&rig.get(&format!("{CONFIG_MAPS}?{list}&watch=1")).await.expect(422)), expected);
+    let implied = rig.get(&format!("{CONFIG_MAPS}?watch=1&continue=c")).await.expect(422);
+    assert_eq!(causes(&implied), [format!("{matching} FieldValueForbidden")]);
     let translated = rig.get(&format!("{CONFIG_MAPS}?fieldSelector=no%3Dsuch")).await.expect(400);
     assert!(translated.message().contains("is not a known field selector"), "{}", translated.message());
 }

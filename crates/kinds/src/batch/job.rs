@@ -70,10 +70,12 @@ fn generate_selector(job: &mut Value) {
         }
     }
     labels.make_map().sort();
-    let selected = spec.entry("selector").entry("matchLabels");
+    let selector = spec.entry("selector");
+    let selected = selector.entry("matchLabels");
     selected.set_default(UID_LABELS[1], uid);
-    // Go writes maps sorted, also where a message shows them.
+    // Go writes maps sorted and structs in the order of their fields, also where a message shows them.
     selected.make_map().sort();
+    selector.make_map().sort_by_rank(|name| name != "matchLabels");
 }
 
 /// Whether a job without labels has its template's.

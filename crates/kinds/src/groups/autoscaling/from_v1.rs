@@ -70,7 +70,8 @@ fn convert_rules(internal: &Value) -> Option<Value> {
     let policies = member(internal, "policies");
     let policies = match &policies {
         Value::List(policies) => Value::List(policies.iter().map(convert_policy).collect()),
-        _ => Value::Null,
+        // Kubernetes: version 1 has no defaults for rules, so that they lack policies.
+        _ => Value::List(Vec::new()),
     };
     let window = "stabilizationWindowSeconds";
     Some(metric::fields([
