@@ -265,12 +265,12 @@ fn annotate(call: &Call, key: &str, text: &str) {
     }
 }
 
+/// Kubernetes: how a refusal calls what has no name, such as a collection (apiserver/pkg/admission/errors.go).
+pub(crate) const UNKNOWN_NAME: &str = "Unknown";
+
 /// 403: a policy forbids it.
 fn forbidden_for(attributes: &webhook::Attributes, why: &str) -> Status {
-    let metadata = attributes.object.map(|object| &object["metadata"]);
-    let said = |field: &str| metadata.map(|metadata| metadata[field].str()).filter(|name| !name.is_empty());
-    let name = said("name").or_else(|| said("generateName")).unwrap_or_else(|| attributes.name());
-    Status::forbidden(&attributes.call.resource.kind().resource(), name, why)
+    Status::forbidden(&attributes.call.resource.kind().resource(), attributes.shown_name(), why)
 }
 
 impl<'a> Checks<'a> {
@@ -417,8 +417,9 @@ impl Attributes<'_> {
     /// 403: the cluster's state forbids it.
     fn forbidden(&self, object: &Value, why: &str) -> Status {
         let metadata = &object["metadata"];
-        let name = if metadata["name"].is_empty() { &metadata["generateName"] } else { &metadata["name"] };
-        Status::forbidden(&self.resource(), name.str(), why)
+        let said = ["name", "generateName"].map(|field| metadata[field].str());
+        let name = said.into_iter().find(|name| !name.is_empty()).unwrap_or(UNKNOWN_NAME);
+        Status::forbidden(&self.resource(), name, why)
     }
 
     /// An object that a plug-in wants to know about; none if it is not there.

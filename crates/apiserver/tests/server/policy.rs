@@ -471,3 +471,21 @@ async fn a_policy_looks_again_at_what_comes_after_it() {
     let reply = rig.post(TRIAL, &config_map("a", value!({}))).await.expect(201);
     assert_eq!(reply.body["metadata"]["labels"], value!({ "b": "b", "n": "xx" }));
 }
+
+#[tokio::test]
+async fn a_refused_collection_has_no_name() {
+    let rig = validating(value!({ "validations": [
+        { "expression": "request.operation != 'DELETE' || oldObject.metadata.name != 'b'", "message": "not b" },
+    ] }))
+    .await;
+    for name in ["a", "b"] {
+        rig.post(CONFIG_MAPS, &config_map(name, Value::object())).await.expect(201);
+    }
+    let refused = "is forbidden: ValidatingAdmissionPolicy 'p' with binding 'p' denied request: not b";
+    for (path, name) in [(CONFIG_MAPS.to_owned(), "Unknown"), (format!("{CONFIG_MAPS}/b"), "b")] {
+        let reply = rig.delete(&path, "").await.expect(422);
+        assert_eq!(reply.message(), format!("configmaps \"{name}\" {refused}"));
+        assert_eq!(reply.body.at("details.name").str(), name);
+    }
+    assert_eq!(rig.get(CONFIG_MAPS).await.names(), ["b"]);
+}

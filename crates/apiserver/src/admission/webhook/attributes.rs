@@ -5,6 +5,7 @@ use mizzen_object::{GroupVersionKind, Status, Value, value};
 use mizzen_registry::{DeleteOptions, Propagation, Resource};
 
 use super::matching::Version;
+use crate::admission::UNKNOWN_NAME;
 use crate::delete_options;
 use crate::verbs::Call;
 
@@ -97,6 +98,16 @@ impl<'a> Attributes<'a> {
         match self.call.path.name.as_str() {
             "" => said(self.object),
             name => name,
+        }
+    }
+
+    /// What a refusal calls the object.
+    pub fn shown_name(&self) -> &str {
+        let generated = self.object.map_or("", |object| object["metadata"]["generateName"].str());
+        match (self.name(), generated) {
+            ("", "") => UNKNOWN_NAME,
+            ("", generated) => generated,
+            (name, _) => name,
         }
     }
 

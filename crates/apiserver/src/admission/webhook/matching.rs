@@ -49,7 +49,7 @@ pub(super) async fn invocation(
         }
         Err(why) if !webhook.ignores_failure => {
             let resource = attributes.call.resource.kind().resource();
-            Err(Status::forbidden(&resource, attributes.name(), &why))
+            Err(Status::forbidden(&resource, attributes.shown_name(), &why))
         }
         _ => Ok(None),
     }
