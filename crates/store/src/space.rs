@@ -41,7 +41,7 @@ pub struct SpaceStats {
     pub bytes: u64,
     /// How many events the window holds.
     pub events: usize,
-    /// The bytes of values that only the window keeps alive.
+    /// The bytes of records that only the window keeps alive.
     pub superseded: u64,
     /// How many snapshots are kept for paging readers.
     pub snapshots: usize,

@@ -1,7 +1,8 @@
 //! Space that is kept for the next compaction, so that a full disk can be made less full.
 //!
 //! The reserve is a file of the size that the next base and log will have. A compaction writes its base into the very
-//! blocks of the reserve, so that no other process can take them in between.
+//! blocks of the reserve, so that no other process can take them in between. (A file system without `fallocate` reserves
+//! nothing: there a full disk has to be made less full by others.)
 //!
 //! Invariant: while the reserve is smaller than what a compaction would write, no put is taken.
 
@@ -37,8 +38,8 @@ impl Reserve {
         }
         // An eighth more than needed, so that a store that grows does not come here with every batch.
         let bytes = (needed + live_bytes / 8).next_multiple_of(STEP);
-        let mut file = private().truncate(false).open(self.place.reserve())?;
-        let allocated = self.place.ops.allocate(&mut file, bytes);
+        let file = private().truncate(false).open(self.place.reserve())?;
+        let allocated = self.place.ops.allocate(&file, bytes);
         if allocated.is_err() {
             // Whatever was allocated of it goes back.
             let _ = file.set_len(self.bytes);
