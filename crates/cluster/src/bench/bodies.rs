@@ -123,6 +123,30 @@ pub(super) fn crowded_pod() -> Value {
     pod
 }
 
+/// An event about one of many pods, as a kubelet writes it.
+pub(super) fn event(n: u64, namespace: &str) -> Value {
+    let pod = format!("web-{:08x}-{:05x}", scramble(n / 8) as u32, scramble(n) & 0xf_ffff);
+    json!({
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"annotations": {"turn": "00000000"}},
+        "involvedObject": {
+            "apiVersion": "v1", "kind": "Pod", "name": pod, "namespace": namespace,
+            "uid": format!("{:08x}-0000-4000-8000-{:012x}", scramble(n) as u32, n),
+            "resourceVersion": format!("{}", 1000 + n), "fieldPath": "spec.containers{web}",
+        },
+        "reason": "Pulled",
+        "message": "Container image \"registry.example/web:v1\" already present on machine and can be accessed by the pod",
+        "source": {"component": "kubelet", "host": format!("node-{:03}", n % 200)},
+        "firstTimestamp": "2026-01-01T00:00:00Z",
+        "lastTimestamp": "2026-01-01T00:00:00Z",
+        "count": 1,
+        "type": "Normal",
+        "reportingComponent": "kubelet",
+        "reportingInstance": format!("node-{:03}", n % 200),
+    })
+}
+
 /// A Deployment of such pods; a new turn is a new template.
 pub(super) fn deployment() -> Value {
     let mut template = pod();

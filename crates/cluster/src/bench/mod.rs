@@ -60,6 +60,9 @@ Examples:
   # 100 deployments of 100 replicas, until all pods are ready
   mizzen bench --kubeconfig admin.conf --loops rollout --server-pid $(pidof mizzen)
 
+  # what a storm of events takes in memory
+  mizzen bench --kubeconfig admin.conf --kinds events --objects 136000 --server-pid $(pidof mizzen)
+
   # from exec to ready, five times
   mizzen bench --kubeconfig /tmp/m.conf --start \"mizzen apiserver --in-memory --kubeconfig /tmp/m.conf\"
 
@@ -67,8 +70,8 @@ Workloads: create, get, update (GET and PUT), patch (merge patch), list (whole),
 list-rv0 (resourceVersion=0), list-label (1 in 100), list-gzip, list-protobuf, table-page (500 rows), watch-100,
 watch-1000 (one operation is one delivery; its server cost excludes the update), delete; of crowded-pods (ten
 containers each) only create, strategic-patch (strategic merge patch) and delete, of deployments only create, apply
-(server-side) and delete, with at most 1000 objects; of widgets, a custom kind with 30 fields and 5 rules, only create,
-patch and delete. CPU is that of the given
+(server-side) and delete, with at most 1000 objects; of widgets, a custom kind with 30 fields and 5 rules, and of events,
+which are not among the default kinds, only create, patch and delete. CPU is that of the given
 processes between first and last operation, background work included; `client` is this program's own.";
 
 /// What to measure, and on which server.

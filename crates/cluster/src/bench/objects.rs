@@ -1,5 +1,5 @@
 //! What the load is made of: ConfigMaps of 1 KiB, pods as people write them, pods with ten containers, Deployments,
-//! objects of a custom kind.
+//! objects of a custom kind, events as kubelets write them.
 //!
 //! Object number `n` is always the same bytes, named `item-NNNNNNN` and labelled so that one label value selects one in
 //! a hundred. Each carries a `turn` of eight digits that an update overwrites in place, without parsing.
@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use serde_json::json;
 
-use super::bodies::{TURN_DIGITS, config_map, crowded_pod, deployment, pod};
+use super::bodies::{TURN_DIGITS, config_map, crowded_pod, deployment, event, pod};
 use super::client::Call;
 use super::definition::{self, widget};
 
@@ -31,6 +31,8 @@ pub(crate) enum Kind {
     Deployments,
     /// Objects of a custom kind with rules.
     Widgets,
+    /// Events, of which a busy cluster has more than of anything else.
+    Events,
 }
 
 /// All objects of a kind in one namespace.
@@ -61,6 +63,7 @@ impl Collection {
             Kind::CrowdedPods => crowded_pod(),
             Kind::Deployments => deployment(),
             Kind::Widgets => widget(&self.namespace),
+            Kind::Events => event(n, &self.namespace),
         };
         object["metadata"]["name"] = json!(name(n));
         object["metadata"]["labels"]["bench"] = json!(self.namespace);
@@ -103,8 +106,8 @@ impl Collection {
 }
 
 impl Kind {
-    pub const ALL: [Self; 5] =
-        [Self::Configmaps, Self::Pods, Self::CrowdedPods, Self::Deployments, Self::Widgets];
+    pub const ALL: [Self; 6] =
+        [Self::Configmaps, Self::Pods, Self::CrowdedPods, Self::Deployments, Self::Widgets, Self::Events];
 
     /// The name in reports and on the command line.
     pub fn name(self) -> &'static str {
@@ -120,6 +123,7 @@ impl Kind {
             Self::Pods | Self::CrowdedPods => "pods",
             Self::Deployments => "deployments",
             Self::Widgets => "widgets",
+            Self::Events => "events",
         }
     }
 
@@ -138,7 +142,7 @@ impl Kind {
 
     /// How many objects a collection has when `asked` are asked for.
     pub fn n_objects(self, asked: u64) -> u64 {
-        if self.is_read() || self == Self::Widgets { asked } else { asked.min(FEW) }
+        if self.is_read() || matches!(self, Self::Widgets | Self::Events) { asked } else { asked.min(FEW) }
     }
 }
 

@@ -42,7 +42,7 @@ impl Workload {
         match kind {
             Kind::CrowdedPods => return vec![Self::Create, Self::StrategicPatch, Self::Delete],
             Kind::Deployments => return vec![Self::Create, Self::Apply, Self::Delete],
-            Kind::Widgets => return vec![Self::Create, Self::Patch, Self::Delete],
+            Kind::Widgets | Kind::Events => return vec![Self::Create, Self::Patch, Self::Delete],
             Kind::Configmaps | Kind::Pods => {}
         }
         let mut all = vec![Self::Create, Self::Get, Self::Update, Self::Patch];
