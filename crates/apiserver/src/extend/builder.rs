@@ -14,7 +14,7 @@ use crate::admission::Plugins;
 use crate::authenticate::Authenticator;
 use crate::catalog::{Catalog, Served};
 use crate::types::Types;
-use crate::{Options, Server};
+use crate::{Options, Server, health};
 
 /// An API server that is being put together. It serves what it is told and nothing else.
 ///
@@ -154,7 +154,10 @@ impl Builder {
         }
         let types = Types::new(&schemas);
         let catalog = Catalog::of(self.registry.store(), served, schemas);
-        Ok(Server::join(self.registry, catalog, types, self.options, self.extensions))
+        let server = Server::join(self.registry, catalog, types, self.options, self.extensions);
+        // What it serves is there from the beginning: it has nothing to start.
+        server.complete(&health::START);
+        Ok(server)
     }
 
     fn join_hooks(&mut self, schemas: &mut Schemas) -> Result<Vec<Served>, BuildError> {
