@@ -283,3 +283,21 @@ async fn numbers_of_a_definition_are_written_as_short_as_possible() {
         assert!(reply.message().ends_with(expected), "{reply:?}");
     }
 }
+
+#[tokio::test]
+async fn managers_own_numbers_by_value() {
+    let rig = rig().await;
+    let path = format!("{FOOS}/a");
+    let apply = async |manager: &str, spec: &str| rig.apply(&path, manager, &foo("v1", "a", spec)).await;
+    let made = apply("one", r#"{"n":1.5,"set":[1.0],"list":[{"k":1e0}]}"#).await.expect(201);
+    let fields = &made.body["metadata"]["managedFields"][0]["fieldsV1"];
+    assert_eq!(
+        json::to_string(fields),
+        r#"{"f:spec":{"f:list":{"k:{\"k\":1}":{".":{},"f:k":{}}},"f:n":{},"f:set":{"v:1":{}}}}"#
+    );
+    let again = apply("one", r#"{"n":15e-1,"set":[1],"list":[{"k":1}]}"#).await.expect(200);
+    assert_eq!(again.version(), made.version());
+    apply("two", r#"{"n":1.50}"#).await.expect(200);
+    let refused = apply("two", r#"{"n":1}"#).await.expect(409);
+    assert!(refused.message().ends_with(r#"conflict with "one": .spec.n"#), "{refused:?}");
+}

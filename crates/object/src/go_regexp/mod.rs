@@ -40,13 +40,13 @@ pub struct Regexp {
 }
 
 impl Regexp {
-    /// A handle on a pattern, which may be none; that is found out when it is first matched.
+    /// A handle on a pattern. Nothing is parsed yet: matching reports an invalid pattern.
     pub fn new(pattern: &str) -> Arc<Regexp> {
         pool::intern(pattern)
     }
 
-    /// The same for a pattern that comes from data and will be forgotten soon: the latest are remembered, so that a
-    /// loop does not compile the same pattern again and again.
+    /// The same for a pattern that comes from data, which nothing else holds: the latest are kept, so that a loop does
+    /// not compile the same pattern again and again.
     pub fn recent(pattern: &str) -> Arc<Regexp> {
         pool::intern_recent(pattern)
     }
