@@ -92,6 +92,11 @@ impl ListQuery {
             check_field(kind, field)?;
         }
         if !name.is_empty() {
+            // Kubernetes: a selector beside a name must be for that name (handlers/get.go).
+            if !fields.terms.is_empty() && fields.exact("metadata.name") != Some(name) {
+                let problem = "fieldSelector metadata.name doesn't match requested name";
+                return Err(Status::bad_request(problem));
+            }
             fields.terms.push(("metadata.name".into(), true, name.into()));
         }
         let selection = Selection { namespace: namespace.into(), labels, fields };

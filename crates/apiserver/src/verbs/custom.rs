@@ -3,6 +3,7 @@
 //! Kubernetes: custom resources have a handler of their own (apiserver/customresource_handler.go), which does not know
 //! of most refusals that built-in resources have, and has others.
 
+use http::Method;
 use mizzen_object::{Details, Status};
 use mizzen_registry::Resource;
 
@@ -13,9 +14,19 @@ pub(super) fn leads_nowhere(resource: &Resource, path: &ResourcePath, verb: &str
     resource.kind().is_namespaced() && path.namespace.is_empty() && !matches!(verb, "list" | "watch")
 }
 
-/// Whether the resource has the verb at all.
-pub(super) fn allowed(resource: &Resource, path: &ResourcePath, verb: &str) -> Result<(), Status> {
+/// Whether the resource has the verb at all. Kubernetes: the handler of custom resources begins a watch below `/watch/`
+/// whatever the method is. Here that prefix is for GET alone, as it is for built-in resources.
+pub(super) fn allowed(
+    resource: &Resource,
+    path: &ResourcePath,
+    verb: &str,
+    method: &Method,
+) -> Result<(), Status> {
     let kind = resource.kind();
+    if path.verb_in_path && method != Method::GET {
+        let message = "the server does not allow this method on the requested resource";
+        return Err(Status::method_not_allowed(message));
+    }
     let known = match path.subresource.as_str() {
         "" => !matches!(verb, "" | "proxy"),
         name if kind.subresource(name).is_some() => matches!(verb, "get" | "update" | "patch"),

@@ -74,7 +74,7 @@ pub(crate) async fn answer(
         if custom::leads_nowhere(resource, path, verb) {
             return Ok(answer::text(404, "404 page not found\n"));
         }
-        custom::allowed(resource, path, verb)?;
+        custom::allowed(resource, path, verb, &request.method)?;
     } else {
         if !path.rest.is_empty() {
             return Err(Status::no_such_resource());

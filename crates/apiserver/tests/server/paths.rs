@@ -153,3 +153,12 @@ async fn a_legacy_verb_without_a_resource_is_an_error() {
         assert_eq!(reply.body.str(), format!("Internal Server Error: \"{path}\": {problem}, {path}\n"));
     }
 }
+
+#[tokio::test]
+async fn a_legacy_watch_of_one_object_selects_no_other() {
+    let mismatch = (400, "fieldSelector metadata.name doesn't match requested name");
+    for selector in ["metadata.name%3Db", "metadata.name!%3Da", "metadata.namespace%3Ddefault"] {
+        let path = format!("/api/v1/watch/namespaces/default/configmaps/a?fieldSelector={selector}");
+        check(&path, &[("GET", mismatch)]).await;
+    }
+}

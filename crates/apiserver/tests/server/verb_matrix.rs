@@ -397,6 +397,18 @@ async fn a_verb_allows_nothing_else_on_a_custom_kind_of_the_cluster() {
     .await;
 }
 
+#[tokio::test]
+async fn the_legacy_watch_prefix_of_a_custom_kind_is_for_get() {
+    let subject = custom("Namespaced", "/namespaces/default").await;
+    let Subject { rig, root, namespace, .. } = &subject;
+    for object in ["things", "things/one", "things/one/status"] {
+        let path = Place { root, namespace, object }.below("watch");
+        for method in ["HEAD", "POST", "PUT", "PATCH", "APPLY", "DELETE"] {
+            rig.call(method, &path, "{}").await.expect(405);
+        }
+    }
+}
+
 /// A kind in the store with a handler below it, and one with a storage of its own.
 const KINDS: &str = "
 group sea.example.com
