@@ -518,6 +518,8 @@ class Normaliser:
         text = re.sub(r'(resource ?[vV]ersion:? )"?\d+"?', r"\1RV", text)
         text = re.sub(r"(current|than|version): \d+", r"\1: RV", text)
         text = re.sub(r'(resourceVersion\\*":\\*")\d+', r"\1RV", text)
+        # The name of a scheme depends on how the server was built (-trimpath).
+        text = re.sub(r"k8s\.io/[a-z-]+/(pkg/[\w/.]+\.go:)", r"\1", text)
         return re.sub(r"\b(30|31|32)\d{3}\b", "PORT", text)
 
     def value(self, value, key=""):

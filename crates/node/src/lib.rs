@@ -28,6 +28,7 @@ mod resources;
 pub mod runtime;
 pub mod script;
 mod settings;
+mod shell;
 mod status;
 mod timeline;
 

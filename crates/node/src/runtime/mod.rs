@@ -5,6 +5,7 @@
 //!
 //! Invariant: nothing here waits. What takes time is visible in [`Container::look`] once it is done.
 
+pub(crate) mod plain;
 mod simulated;
 
 use mizzen_object::{Str, Value};

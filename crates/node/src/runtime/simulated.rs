@@ -5,8 +5,9 @@ use std::time::Duration;
 use mizzen_object::time::duration_nanos;
 use mizzen_object::{Str, Value};
 
-use super::{Container, ContainerRuntime, End, Health, Line, Probe, Sight, State, Wish};
+use super::{Container, ContainerRuntime, End, Health, Line, Probe, Sight, State, Wish, plain};
 use crate::moment::{Moment, earlier};
+use crate::pod::spec;
 use crate::script::{Change, Exit, Pulls, Run, Script, check_containers};
 
 /// The annotation that has the lines which every container of a pod writes; with a dot and a container's name, those
@@ -51,8 +52,10 @@ impl ContainerRuntime for Simulated {
     fn logs(&self, pod: &Value, container: &str, since: Moment, now: Moment) -> Vec<Line> {
         let annotations = &pod["metadata"]["annotations"];
         let own = annotations.get(&format!("{LOGS}.{container}"));
-        let text = own.unwrap_or(&annotations[LOGS]).str();
-        let mut lines: Vec<Line> = text.lines().map(|line| written(line, since)).collect();
+        let Some(text) = own.or_else(|| annotations.get(LOGS)) else {
+            return plain::lines(pod, spec::container(pod, container), since, now);
+        };
+        let mut lines: Vec<Line> = text.str().lines().map(|line| written(line, since)).collect();
         lines.retain(|line| line.at <= now);
         lines.sort_by_key(|line| line.at);
         lines

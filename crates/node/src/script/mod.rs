@@ -16,7 +16,9 @@ use std::time::Duration;
 
 use mizzen_object::{Str, Value};
 
-use crate::runtime::Role;
+use crate::pod::spec;
+use crate::runtime::{Role, plain};
+use crate::shell::Outcome;
 
 pub use parse::parse;
 pub use pull::Pulls;
@@ -24,7 +26,7 @@ pub use pull::Pulls;
 /// The annotation that says what a pod's containers do.
 pub const SIMULATE: &str = "mizzen.dev/simulate";
 
-/// For how long a container of a Job runs if nothing is said of it.
+/// For how long a container of a Job runs a command that is not known.
 const JOB_TAKES: Duration = Duration::from_secs(1);
 
 /// What the containers of a pod do.
@@ -104,11 +106,19 @@ impl Script {
 
     /// What a container does after so many restarts.
     pub fn run(&self, pod: &Value, container: &str, role: Role, n_restarts: u32) -> Run {
-        match (self.clause(container, role), role) {
-            (Some(clause), _) => clause.run(n_restarts),
-            (None, Role::Init) => completes(Duration::ZERO),
-            (None, Role::Regular) if is_of_job(pod) => completes(JOB_TAKES),
-            (None, _) => Run::default(),
+        if let Some(clause) = self.clause(container, role) {
+            return clause.run(n_restarts);
+        }
+        let known = match plain::outcome(pod, spec::container(pod, container)) {
+            Some(Outcome::Exited { after, code }) => return ends(after, code),
+            Some(Outcome::Running) => return Run::default(),
+            Some(Outcome::Unknown { after }) => after,
+            None => Duration::ZERO,
+        };
+        match role {
+            Role::Init => ends(known, 0),
+            Role::Regular if is_of_job(pod) => ends(known + JOB_TAKES, 0),
+            _ => Run::default(),
         }
     }
 
@@ -132,8 +142,8 @@ impl Clause {
     }
 }
 
-fn completes(after: Duration) -> Run {
-    Run { changes: vec![(after, Change::Exit(Exit::default()))], ..Run::default() }
+fn ends(after: Duration, code: i64) -> Run {
+    Run { changes: vec![(after, Change::Exit(Exit { code, ..Exit::default() }))], ..Run::default() }
 }
 
 /// Whether a Job made the pod: then somebody waits for its end.

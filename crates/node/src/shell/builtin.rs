@@ -1,0 +1,403 @@
+//! The commands that are known, as busybox has them.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use mizzen_object::time::date_of;
+
+use super::run::{Halt, Shell, Step};
+
+const KNOWN: [&str; 24] = [
+    ":", "[", "break", "cat", "continue", "date", "echo", "env", "exec", "exit", "export", "false",
+    "hostname", "printenv", "printf", "pwd", "seq", "set", "sleep", "test", "true", "unset", "whoami",
+    "sync",
+];
+
+/// Whether a program is known by its name.
+pub(super) fn is_known(program: &str) -> bool {
+    KNOWN.contains(&program)
+}
+
+/// Runs a command; its exit code.
+pub(super) fn run(shell: &mut Shell, program: &str, arguments: &[String]) -> Step<i64> {
+    let first = arguments.first().map(String::as_str);
+    match program.strip_prefix("/bin/").or_else(|| program.strip_prefix("/usr/bin/")).unwrap_or(program) {
+        ":" | "true" | "sync" => Ok(0),
+        "false" => Ok(1),
+        "echo" => echo(shell, arguments),
+        "printf" => printf(shell, arguments),
+        "sleep" => sleep(shell, arguments),
+        "date" => date(shell, arguments),
+        "cat" => cat(shell, arguments),
+        "env" if arguments.is_empty() => Ok(print_environment(shell)),
+        "printenv" => Ok(printenv(shell, first)),
+        "hostname" if arguments.is_empty() => {
+            let name = shell.variables.get("HOSTNAME").cloned().unwrap_or_default();
+            Ok(say(shell, &name))
+        }
+        "pwd" => Ok(say(shell, "/")),
+        "whoami" => Ok(say(shell, "root")),
+        "seq" => seq(shell, arguments),
+        "test" => test(shell, arguments),
+        "[" => match arguments.split_last() {
+            Some((last, expression)) if last == "]" => test(shell, expression),
+            _ => Ok(2),
+        },
+        "exit" => Err(Halt::Exit(first.map_or(Ok(shell.status), code)?)),
+        "break" => Err(Halt::Break(first.map_or(Ok(1), levels)?)),
+        "continue" => Err(Halt::Continue(first.map_or(Ok(1), levels)?)),
+        "exec" => match arguments.split_first() {
+            Some((program, rest)) => Err(Halt::Exit(run(shell, program, rest)?)),
+            None => Ok(0),
+        },
+        "export" => Ok(export(shell, arguments)),
+        "unset" => {
+            for name in arguments {
+                shell.variables.remove(name);
+            }
+            Ok(0)
+        }
+        "set" => set(shell, arguments),
+        _ => Err(Halt::Unknown),
+    }
+}
+
+fn say(shell: &mut Shell, text: &str) -> i64 {
+    shell.print(text);
+    shell.print("\n");
+    0
+}
+
+fn code(text: &str) -> Step<i64> {
+    text.parse::<i64>().map(|code| code & 0xff).map_err(|_| Halt::Exit(2))
+}
+
+fn levels(text: &str) -> Step<usize> {
+    text.parse().map_err(|_| Halt::Exit(2))
+}
+
+fn echo(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
+    let (mut breaks, mut escapes, mut rest) = (true, false, arguments);
+    while let Some((option, more)) = rest.split_first() {
+        let Some(letters) = option.strip_prefix('-').filter(|letters| !letters.is_empty()) else { break };
+        if !letters.chars().all(|letter| "neE".contains(letter)) {
+            break;
+        }
+        breaks &= !letters.contains('n');
+        escapes = if letters.contains('e') { true } else { escapes && !letters.contains('E') };
+        rest = more;
+    }
+    let text = rest.join(" ");
+    shell.print(&if escapes { unescape(&text) } else { text });
+    if breaks {
+        shell.print("\n");
+    }
+    Ok(0)
+}
+
+/// Replaces `\n` and its like.
+fn unescape(text: &str) -> String {
+    let (mut out, mut rest) = (String::new(), text.chars());
+    while let Some(c) = rest.next() {
+        if c != '\\' {
+            out.push(c);
+            continue;
+        }
+        match rest.next() {
+            Some('n') => out.push('\n'),
+            Some('t') => out.push('\t'),
+            Some('r') => out.push('\r'),
+            Some('\\') => out.push('\\'),
+            Some('"') => out.push('"'),
+            Some(other) => out.extend(['\\', other]),
+            None => out.push('\\'),
+        }
+    }
+    out
+}
+
+/// The format is used again until no argument is left.
+fn printf(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
+    let Some((format, mut values)) = arguments.split_first() else { return Ok(1) };
+    let format: Vec<char> = unescape(format).chars().collect();
+    loop {
+        let before = values.len();
+        let (mut out, mut at) = (String::new(), 0);
+        while let Some(&c) = format.get(at) {
+            at += 1;
+            if c != '%' {
+                out.push(c);
+                continue;
+            }
+            let width: String =
+                format[at..].iter().take_while(|c| c.is_ascii_digit() || **c == '-').collect();
+            at += width.len();
+            let mut value = || match values.split_first() {
+                Some((first, rest)) => {
+                    values = rest;
+                    first.as_str()
+                }
+                None => "",
+            };
+            let text = match format.get(at) {
+                Some('%') => "%".to_owned(),
+                Some('s') => value().to_owned(),
+                Some('b') => unescape(value()),
+                Some('d' | 'i' | 'u') => value().parse::<i64>().unwrap_or(0).to_string(),
+                Some('x') => format!("{:x}", value().parse::<i64>().unwrap_or(0)),
+                _ => return Err(Halt::Unknown),
+            };
+            at += 1;
+            out.push_str(&padded(&text, &width)?);
+        }
+        shell.step()?;
+        shell.print(&out);
+        if values.is_empty() || values.len() == before {
+            return Ok(0);
+        }
+    }
+}
+
+fn padded(text: &str, width: &str) -> Step<String> {
+    if width.is_empty() {
+        return Ok(text.to_owned());
+    }
+    let size: usize = width.trim_start_matches(['-', '0']).parse().unwrap_or(0);
+    if size > 1_000 {
+        return Err(Halt::Unknown);
+    }
+    Ok(match (width.starts_with('-'), width.starts_with('0')) {
+        (true, _) => format!("{text:<size$}"),
+        (_, true) => format!("{text:0>size$}"),
+        _ => format!("{text:>size$}"),
+    })
+}
+
+/// Several times are added up, with `s`, `m`, `h` or `d` behind them.
+fn sleep(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
+    let mut total = 0.0;
+    for argument in arguments {
+        let (number, unit) = match argument.strip_suffix(['s', 'm', 'h', 'd']) {
+            Some(number) => (number, argument.chars().last()),
+            None => (argument.as_str(), None),
+        };
+        let scale = match unit {
+            Some('m') => 60.0,
+            Some('h') => 3_600.0,
+            Some('d') => 86_400.0,
+            _ => 1.0,
+        };
+        match number.parse::<f64>() {
+            _ if argument == "infinity" => total = f64::INFINITY,
+            Ok(number) if number >= 0.0 => total += number * scale,
+            _ => return Ok(invalid(shell, &format!("sleep: invalid number '{argument}'"))),
+        }
+    }
+    if arguments.is_empty() {
+        return Ok(invalid(shell, "sleep: missing operand"));
+    }
+    shell.sleep(Duration::try_from_secs_f64(total).unwrap_or(Duration::MAX))?;
+    Ok(0)
+}
+
+/// What goes to standard error is in the log like everything else.
+fn invalid(shell: &mut Shell, message: &str) -> i64 {
+    say(shell, message);
+    1
+}
+
+const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+
+/// The time of day in UTC.
+fn date(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
+    let mut format = "%a %b %e %H:%M:%S UTC %Y";
+    for argument in arguments {
+        match (argument.strip_prefix('+'), argument.as_str()) {
+            (Some(own), _) => format = own,
+            (None, "-u" | "--utc") => {}
+            (None, "-Iseconds" | "--iso-8601=seconds") => format = "%Y-%m-%dT%H:%M:%S+00:00",
+            (None, "-I") => format = "%F",
+            (None, "-R") => format = "%a, %d %b %Y %H:%M:%S +0000",
+            _ => return Err(Halt::Unknown),
+        }
+    }
+    let now = (shell.environment.started + shell.clock).wall();
+    let text = formatted(format, now.as_secs() as i64, now.subsec_nanos())?;
+    Ok(say(shell, &text))
+}
+
+fn formatted(format: &str, unix: i64, nanos: u32) -> Step<String> {
+    let (day, second) = (unix.div_euclid(86_400), unix.rem_euclid(86_400));
+    let (year, month, date) = date_of(day);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    let weekday = DAYS[(day + 4).rem_euclid(7) as usize];
+    let name = MONTHS[(month - 1).clamp(0, 11) as usize];
+    let (mut out, mut rest) = (String::new(), format.chars());
+    while let Some(c) = rest.next() {
+        if c != '%' {
+            out.push(c);
+            continue;
+        }
+        let written = match rest.next() {
+            Some('Y') => write!(out, "{year}"),
+            Some('y') => write!(out, "{:02}", year % 100),
+            Some('m') => write!(out, "{month:02}"),
+            Some('d') => write!(out, "{date:02}"),
+            Some('e') => write!(out, "{date:2}"),
+            Some('H') => write!(out, "{hour:02}"),
+            Some('M') => write!(out, "{minute:02}"),
+            Some('S') => write!(out, "{second:02}"),
+            Some('N') => write!(out, "{nanos:09}"),
+            Some('s') => write!(out, "{unix}"),
+            Some('F') => write!(out, "{year}-{month:02}-{date:02}"),
+            Some('T') => write!(out, "{hour:02}:{minute:02}:{second:02}"),
+            Some('a') => write!(out, "{}", &weekday[..3]),
+            Some('A') => write!(out, "{weekday}"),
+            Some('b' | 'h') => write!(out, "{}", &name[..3]),
+            Some('B') => write!(out, "{name}"),
+            Some('Z') => write!(out, "UTC"),
+            Some('z') => write!(out, "+0000"),
+            Some('%') => write!(out, "%"),
+            _ => return Err(Halt::Unknown),
+        };
+        written.expect("writing to a string cannot fail");
+    }
+    Ok(out)
+}
+
+/// Files below a mount are known; of any other file nothing is.
+fn cat(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
+    let mut status = 0;
+    if arguments.is_empty() {
+        return Err(Halt::Unknown);
+    }
+    for path in arguments {
+        let environment = shell.environment;
+        let is_below = |mount: &String| {
+            path.strip_prefix(mount.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        match environment.files.get(path) {
+            Some(content) => shell.print(content),
+            None if environment.mounts.iter().any(is_below) => {
+                status = invalid(shell, &format!("cat: can't open '{path}': No such file or directory"));
+            }
+            None => return Err(Halt::Unknown),
+        }
+    }
+    Ok(status)
+}
+
+fn print_environment(shell: &mut Shell) -> i64 {
+    let exported = shell.variables.iter().filter(|(name, _)| shell.exported.contains(*name));
+    let text: String = exported.map(|(name, value)| format!("{name}={value}\n")).collect();
+    shell.print(&text);
+    0
+}
+
+fn printenv(shell: &mut Shell, name: Option<&str>) -> i64 {
+    let Some(name) = name else { return print_environment(shell) };
+    match shell.variables.get(name).filter(|_| shell.exported.contains(name)).cloned() {
+        Some(value) => say(shell, &value),
+        None => 1,
+    }
+}
+
+fn seq(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
+    let numbers: Option<Vec<i64>> = arguments.iter().map(|argument| argument.parse().ok()).collect();
+    let (first, step, last) = match numbers.as_deref() {
+        Some([last]) => (1, 1, *last),
+        Some([first, last]) => (*first, 1, *last),
+        Some([first, step, last]) if *step != 0 => (*first, *step, *last),
+        _ => return Ok(1),
+    };
+    let mut number = first;
+    while if step > 0 { number <= last } else { number >= last } {
+        shell.step()?;
+        say(shell, &number.to_string());
+        number = number.saturating_add(step);
+    }
+    Ok(0)
+}
+
+fn export(shell: &mut Shell, arguments: &[String]) -> i64 {
+    for argument in arguments {
+        let (name, value) = match argument.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (argument.as_str(), None),
+        };
+        shell.exported.insert(name.into());
+        if let Some(value) = value {
+            shell.variables.insert(name.into(), value.into());
+        }
+    }
+    0
+}
+
+/// `-e` counts; the other options change nothing that a plain script shows.
+fn set(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
+    for argument in arguments {
+        match argument.as_str() {
+            "-o" | "+o" | "pipefail" | "errexit" if argument != "errexit" => {}
+            "errexit" => shell.exits_on_error = true,
+            option => match option.split_at_checked(1) {
+                Some(("-", letters)) if letters.chars().all(|letter| "eux".contains(letter)) => {
+                    shell.exits_on_error |= letters.contains('e');
+                }
+                Some(("+", letters)) if letters.chars().all(|letter| "eux".contains(letter)) => {
+                    shell.exits_on_error &= !letters.contains('e');
+                }
+                _ => return Err(Halt::Unknown),
+            },
+        }
+    }
+    Ok(0)
+}
+
+/// `test`, and `[` without its bracket.
+fn test(shell: &mut Shell, expression: &[String]) -> Step<i64> {
+    let words: Vec<&str> = expression.iter().map(String::as_str).collect();
+    let holds = match words.as_slice() {
+        [] => false,
+        ["!", rest @ ..] if !rest.is_empty() => {
+            let rest: Vec<String> = rest.iter().map(|word| word.to_string()).collect();
+            return test(shell, &rest).map(|status| if status > 1 { status } else { 1 - status });
+        }
+        [text] => !text.is_empty(),
+        ["-n", text] => !text.is_empty(),
+        ["-z", text] => text.is_empty(),
+        ["-e" | "-f" | "-r" | "-s", path] => match shell.environment.files.contains_key(*path) {
+            true => true,
+            false if shell.environment.mounts.iter().any(|mount| path.starts_with(mount.as_str())) => false,
+            false => return Err(Halt::Unknown),
+        },
+        [left, "=" | "==", right] => left == right,
+        [left, "!=", right] => left != right,
+        [left, operator @ ("-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge"), right] => {
+            let (Ok(left), Ok(right)) = (left.parse::<i64>(), right.parse::<i64>()) else { return Ok(2) };
+            match *operator {
+                "-eq" => left == right,
+                "-ne" => left != right,
+                "-lt" => left < right,
+                "-le" => left <= right,
+                "-gt" => left > right,
+                _ => left >= right,
+            }
+        }
+        _ => return Err(Halt::Unknown),
+    };
+    Ok(i64::from(!holds))
+}

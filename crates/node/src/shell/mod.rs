@@ -1,0 +1,103 @@
+//! What does a plain command print, how long does it take, and how does it end?
+//!
+//! A simulated container has no image, but what `echo`, `sleep`, `cat` of a mounted ConfigMap or a small `sh -c` script do is
+//! known without one. In the order a script walks: `parse` (text to [`Script`]), `expand` (words, variables, arithmetic), `run`
+//! (lists, loops and conditions on virtual time), `builtin` (the commands that are known).
+//!
+//! The first command that is not known ends the simulation at that point: [`Outcome::Unknown`]. What was printed until then stays
+//! printed, and the container goes on as one that nothing is known of.
+//!
+//! Invariant: pure. Time is a number that `sleep` adds to, and every evaluation is bounded in steps, lines and virtual time.
+
+mod builtin;
+mod expand;
+mod parse;
+mod run;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+pub use parse::Script;
+
+use crate::moment::Moment;
+
+/// What a command sees of its container.
+#[derive(Debug, Clone, Default)]
+pub struct Environment {
+    /// The environment variables.
+    pub variables: BTreeMap<String, String>,
+    /// Files of mounted volumes by path.
+    pub files: BTreeMap<String, String>,
+    /// The directories below which every file is known.
+    pub mounts: Vec<String>,
+    /// When the container started.
+    pub started: Moment,
+}
+
+/// What became of a command until some moment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Transcript {
+    /// What it printed, and how long after its start.
+    pub lines: Vec<(Duration, String)>,
+    /// How it is at that moment.
+    pub outcome: Outcome,
+}
+
+/// How a command is at some moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It ended with an exit code.
+    Exited { after: Duration, code: i64 },
+    /// It runs.
+    Running,
+    /// It came to a command that is not known.
+    Unknown { after: Duration },
+}
+
+/// How much one evaluation may do.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Virtual time since the start.
+    pub until: Duration,
+    /// Commands, words and turns of loops together.
+    pub steps: u32,
+    /// The latest lines that are kept.
+    pub lines: usize,
+}
+
+impl Limits {
+    /// Up to a moment after the start.
+    pub fn until(until: Duration) -> Limits {
+        Limits { until, steps: 1_000_000, lines: 10_000 }
+    }
+}
+
+/// Reads `command` and `args` of a container; none if nothing is known of the program.
+pub fn parse(words: &[String]) -> Option<Script> {
+    let program = words.first()?.rsplit('/').next()?;
+    match (program, words.get(1).map(String::as_str)) {
+        ("sh" | "ash" | "bash" | "dash", Some(option)) if is_command_option(option) => {
+            let (text, parameters) = words.get(2..)?.split_first()?;
+            let script = Script::parse(text, parameters).ok()?;
+            Some(Script { exits_on_error: option.contains('e'), ..script })
+        }
+        (program, _) if builtin::is_known(program) => Some(Script::of_words(words)),
+        _ => None,
+    }
+}
+
+/// `-c`, alone or with options that change nothing that can be seen.
+fn is_command_option(option: &str) -> bool {
+    option
+        .strip_prefix('-')
+        .is_some_and(|letters| letters.ends_with('c') && letters.chars().all(|c| "celux".contains(c)))
+}
+
+impl Script {
+    /// Runs it within limits.
+    pub fn run(&self, environment: &Environment, limits: Limits) -> Transcript {
+        run::run(self, environment, limits)
+    }
+}
