@@ -282,8 +282,13 @@ impl Reader<'_> {
     fn check_loose(&self, stated: &TypeMeta, body: &[u8]) -> Result<GroupVersionKind, Status> {
         let TypeMeta { api_version, kind } = stated;
         if kind.is_empty() {
-            let text = String::from_utf8_lossy(body);
-            return Err(self.unrecognized(&format!("Object 'Kind' is missing in '{text}'"), body));
+            let problem = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(body));
+            if api_version.is_empty() {
+                return Err(self.unrecognized(&problem, body));
+            }
+            let version = api_version.split_once('/').map_or(api_version.as_str(), |(_, version)| version);
+            let said = GroupVersionKind { version: version.into(), ..self.gvk.clone() };
+            return Err(cannot_handle(&said, self.gvk, &problem));
         }
         let expected = self.gvk.api_version();
         if *api_version != expected {

@@ -104,6 +104,17 @@ impl ListQuery {
     }
 }
 
+/// Kubernetes: some kinds have words of their own (apis/batch/v1/conversion.go, apis/resource/v1/conversion.go).
+fn unsupported_label(kind: &Kind, field: &str) -> String {
+    match (kind.gvk.group.as_str(), kind.gvk.kind.as_str()) {
+        ("batch", "Job") => format!("field label {} not supported for Job", json::quote(field)),
+        ("resource.k8s.io", "ResourceSlice") => {
+            format!("field label not supported for {}: {field}", kind.gvk)
+        }
+        _ => format!("field label not supported: {field}"),
+    }
+}
+
 fn check_field(kind: &Kind, field: &str) -> Result<(), Status> {
     let placed = field == "metadata.namespace" && (kind.is_namespaced() || !kind.rules.loose);
     let known =
@@ -116,7 +127,7 @@ fn check_field(kind: &Kind, field: &str) -> Result<(), Status> {
             "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
             json::quote(field)
         ),
-        false => format!("field label not supported: {field}"),
+        false => unsupported_label(kind, field),
     }))
 }
 

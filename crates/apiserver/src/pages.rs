@@ -232,8 +232,26 @@ async fn written<T: Send + 'static>(
     tokio::task::spawn_blocking(move || write(&server)).await.map_err(Status::internal)
 }
 
+/// Whether OpenAPI v2 is sent as protobuf, for the first clause that can be served; none if none can. Kubernetes:
+/// kube-openapi compares media types letter by letter (pkg/handler/handler.go).
+fn openapi_v2_form(accept: &str) -> Option<bool> {
+    if accept.trim().is_empty() {
+        return Some(false);
+    }
+    accept.split(',').find_map(|clause| match clause.split(';').next().unwrap_or_default().trim() {
+        "application/json" | "application/*" | "*/*" => Some(false),
+        "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+        | "application/com.github.proto-openapi.spec.v2.v1.0+protobuf" => Some(true),
+        _ => None,
+    })
+}
+
 async fn openapi_v2(server: &Arc<Inner>, request: &Request) -> Result<Answer, Status> {
-    let proto = request.header("accept").contains("proto-openapi.spec.v2");
+    let Some(proto) = openapi_v2_form(&request.header("accept")) else {
+        let mut answer = nothing();
+        *answer.status_mut() = http::StatusCode::NOT_ACCEPTABLE;
+        return Ok(answer);
+    };
     let document = written(server, move |server| aggregation::openapi_v2(server, proto)).await?;
     let media_type = match proto {
         true => "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",

@@ -28,7 +28,7 @@ impl GroupVersionKind {
 
 impl fmt::Display for GroupVersionKind {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "{}, Kind={}", self.api_version(), self.kind)
+        write!(f, "{}/{}, Kind={}", self.group, self.version, self.kind)
     }
 }
 

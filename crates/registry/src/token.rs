@@ -1,7 +1,7 @@
 //! Continue tokens: where a list goes on, and in which version of the world.
 
 use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::engine::general_purpose::{GeneralPurpose, NO_PAD, URL_SAFE_NO_PAD};
 use mizzen_object::{Value, json, value};
 
 /// Where a list goes on.
@@ -14,6 +14,10 @@ pub(crate) struct Token {
     /// How many are left after the page that this token belongs to.
     pub left: Option<usize>,
 }
+
+/// As Go decodes: bits that are left over at the end do not matter.
+const LENIENT: GeneralPurpose =
+    GeneralPurpose::new(&base64::alphabet::URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
 impl Token {
     pub(crate) fn encode(&self) -> String {
@@ -29,7 +33,7 @@ impl Token {
     /// Reads a token; the error is worded for the client.
     pub(crate) fn decode(text: &str) -> Result<Token, String> {
         let refuse = |problem: String| format!("continue key is not valid: {problem}");
-        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|error| refuse(base64_problem(error)))?;
+        let bytes = LENIENT.decode(text).map_err(|error| refuse(base64_problem(error)))?;
         let token = json::parse(&bytes).map_err(|error| refuse(error.to_string()))?;
         check_types(&token).map_err(refuse)?;
         if token["v"].str() != "meta.k8s.io/v1" {

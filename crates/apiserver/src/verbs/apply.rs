@@ -108,7 +108,6 @@ impl Applied<'_> {
             return Err(Status::conflict(&self.call.resource.kind().resource(), &self.call.path.name, &why));
         }
         wipe(metadata);
-        metadata.remove("resourceVersion");
         Ok(())
     }
 

@@ -11,13 +11,14 @@ pub(crate) async fn delete(call: &Call<'_>) -> Result<Answer, Status> {
     let Call { server, request, resource, .. } = call;
     let options = delete_options::read(server, request)?;
     admission::on_delete(call)?;
+    warn_of_orphans(call, &options);
     let checks = admission::Checks::new(call);
     let deleted = server.registry.delete(resource, &call.key(), &options, &checks).await;
     let deleted = checks.settle(deleted).await?;
-    warn_of_orphans(call, &options);
     show(call, &deleted, code(&deleted, &options))
 }
 
+/// Kubernetes: whether or not there is anything to delete (registry/batch/job/storage/storage.go).
 fn warn_of_orphans(call: &Call, options: &DeleteOptions) {
     let (kind, said) =
         (call.resource.kind(), options.propagation.is_some() || options.orphan_dependents.is_some());
@@ -62,10 +63,10 @@ pub(crate) async fn delete_collection(call: &Call<'_>) -> Result<Answer, Status>
     resource.check_namespace(&path.namespace)?;
     let list = options::list_options(resource.kind(), &path.namespace, &request.query)?;
     let options = delete_options::read(server, request)?;
+    warn_of_orphans(call, &options);
     let checks = admission::Checks::new(call);
     let deleted = server.registry.delete_collection(resource, &list, &options, &checks).await;
     let deleted = checks.settle(deleted).await?;
-    warn_of_orphans(call, &options);
     call.check_listed(true)?;
     let now = server.registry.now();
     Ok(answer::list(&server.types, resource, &deleted, call.accept, request.query.text("includeObject"), now))

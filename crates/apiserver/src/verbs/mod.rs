@@ -79,8 +79,8 @@ pub(crate) async fn answer(
         if !path.rest.is_empty() {
             return Err(Status::no_such_resource());
         }
-        check_segment(&path.name)?;
         allowed(resource, path, request, verb)?;
+        check_segment(&path.name)?;
     }
     if verb == "patch" {
         // Kubernetes: a patch that cannot be read comes before an answer that cannot be written (handlers/patch.go).

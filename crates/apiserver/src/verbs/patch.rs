@@ -95,7 +95,7 @@ impl Change for Patched<'_> {
 impl Patched<'_> {
     async fn patched(&mut self, current: &Value) -> Result<Value, Status> {
         let kind = self.call.resource.kind();
-        let outcome = apply_patch(&kind.root, self.form, &self.call.request.body, current)?;
+        let outcome = apply_patch(&kind.root, self.form, &self.call.request.body, current, self.strictness)?;
         let catalog = &self.call.server.catalog;
         let problem = |said: &GroupVersionKind| intake::kind_problem(catalog, said, &kind.gvk);
         let intake = read(problem, &kind.gvk, &kind.root, outcome, self.strictness)?;
@@ -111,7 +111,8 @@ impl Patched<'_> {
 
     /// The document is patched once more, to be shown as it was.
     fn unfit(&self, current: &Value, problem: String) -> Status {
-        match apply_patch(&self.call.resource.kind().root, self.form, &self.call.request.body, current) {
+        let (root, body) = (&self.call.resource.kind().root, &self.call.request.body);
+        match apply_patch(root, self.form, body, current, self.strictness) {
             // Kubernetes: here it is converted by itself, and nobody says of what the problem is.
             Ok(Outcome { shown: Some(_), .. }) => Status::unknown(problem),
             Ok(Outcome { value, .. }) => invalid_patch(&json::to_string(&value), &problem),
@@ -158,10 +159,12 @@ pub(crate) fn apply_patch(
     form: Form,
     patch: &Bytes,
     current: &Value,
+    strictness: FieldValidation,
 ) -> Result<Outcome, Status> {
     let mut value = current.clone();
     match form {
         Form::Json => {
+            let refused = |error| refused(error, strictness);
             let patch = JsonPatch::parse(patch).map_err(refused)?;
             patch.apply(&mut value).map_err(refused)?;
             Ok(Outcome { value, complaints: patch.complaints, shown: None })
@@ -210,8 +213,13 @@ fn strategic(root: &Struct, patch: &Bytes, mut value: Value) -> Result<Outcome, 
     Ok(Outcome { value, complaints, shown: Some(go_text(&document)) })
 }
 
-fn refused(error: JsonPatchError) -> Status {
+/// Kubernetes: a patch whose fields are validated is decoded for that first, which shows in the words
+/// (handlers/patch.go).
+fn refused(error: JsonPatchError, strictness: FieldValidation) -> Status {
     match error {
+        JsonPatchError::Malformed(problem) if strictness == FieldValidation::Ignore => {
+            Status::bad_request(problem)
+        }
         JsonPatchError::Malformed(problem) => Status::bad_request(format!("error decoding patch: {problem}")),
         JsonPatchError::TooLong(_) => {
             Status::failure(413, "RequestEntityTooLarge", format!("Request entity too large: {error}"))

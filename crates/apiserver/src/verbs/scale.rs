@@ -279,7 +279,8 @@ impl Rescale<'_> {
         let mut scale = match form {
             patch::Form::Apply => self.applied(current, before)?,
             _ => {
-                let outcome = patch::apply_patch(root, form, &self.call.request.body, &before)?;
+                let body = &self.call.request.body;
+                let outcome = patch::apply_patch(root, form, body, &before, self.strictness)?;
                 let problem = |said: &GroupVersionKind| self.kind_problem(said);
                 let read = patch::read(problem, &scale_kind(), root, outcome, self.strictness)?;
                 read.warnings.into_iter().for_each(|warning| self.call.notes.warn(warning));

@@ -452,3 +452,87 @@ async fn a_path_that_ends_after_a_verb_is_about_nothing() {
     let nothing = rig.send("GET", "/openapi/v3/nothing", "").await;
     assert_eq!((nothing.status().as_u16(), nothing.headers().get("content-type")), (404, None));
 }
+
+#[tokio::test]
+async fn labels_of_fields_are_refused_in_the_words_of_their_kind() {
+    let rig = Rig::new().await;
+    for (path, expected) in [
+        ("/apis/batch/v1/jobs", r#"field label "a" not supported for Job"#),
+        (
+            "/apis/resource.k8s.io/v1/resourceslices",
+            "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: a",
+        ),
+        ("/api/v1/pods", "field label not supported: a"),
+    ] {
+        let refused = rig.get(&format!("{path}?fieldSelector=a%3Db")).await.expect(400);
+        assert_eq!(refused.message(), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_is_not_there_is_not_deleted_with_the_same_warning() {
+    let rig = Rig::new().await;
+    let reply = rig.delete("/apis/batch/v1/namespaces/default/jobs/x", "").await.expect(404);
+    assert_eq!(reply.warnings.len(), 1, "{:?}", reply.warnings);
+    let policy = r#"{"propagationPolicy":"Background"}"#;
+    let reply = rig.delete("/apis/batch/v1/namespaces/default/jobs/x", policy).await.expect(404);
+    assert!(reply.warnings.is_empty(), "{:?}", reply.warnings);
+}
+
+#[tokio::test]
+async fn a_json_patch_that_cannot_be_read_says_so_as_strictly_as_asked() {
+    let rig = Rig::new().await;
+    rig.make("a", "").await;
+    let path = |strictness: &str| format!("{CONFIG_MAPS}/a?fieldValidation={strictness}");
+    let problem = "invalid character 'a' looking for beginning of value";
+    let refused = rig.call("JSON", &path("Ignore"), "a: b").await.expect(400);
+    assert_eq!(refused.message(), problem);
+    for strictness in ["Warn", "Strict"] {
+        let refused = rig.call("JSON", &path(strictness), "a: b").await.expect(400);
+        assert_eq!(refused.message(), format!("error decoding patch: {problem}"));
+    }
+}
+
+#[tokio::test]
+async fn an_applied_version_that_is_no_number_is_an_error_of_the_server() {
+    let rig = Rig::new().await;
+    let body = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","resourceVersion":"UDP"}}"#;
+    let refused = rig.apply(&format!("{CONFIG_MAPS}/x"), "m", body).await.expect(500);
+    assert_eq!(refused.message(), r#"strconv.ParseUint: parsing "UDP": invalid syntax"#);
+}
+
+#[tokio::test]
+async fn what_is_converted_is_called_by_its_whole_kind() {
+    let rig = Rig::new().await;
+    let body = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"binaryData":{"a":"!"}}"#;
+    let refused = rig.apply(&format!("{CONFIG_MAPS}/x"), "m", body).await.expect(500);
+    assert!(
+        refused
+            .message()
+            .starts_with("failed to convert new object (/x; /v1, Kind=ConfigMap) to proper version"),
+        "{}",
+        refused.message()
+    );
+    let root = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
+    let body = r#"{"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":1}]}}}"#;
+    let refused = rig.post(root, body).await.expect(400);
+    let field =
+        "NamedRuleWithOperations.spec.matchConstraints.resourceRules.RuleWithOperations.Rule.apiGroups";
+    assert!(refused.message().contains(field), "{}", refused.message());
+}
+
+#[tokio::test]
+async fn openapi_is_sent_in_forms_that_it_has() {
+    let rig = Rig::new().await;
+    for (accept, expected) in [
+        ("", 200),
+        ("*/*", 200),
+        ("application/*;q=0.5", 200),
+        ("text/plain", 406),
+        ("APPLICATION/JSON", 406),
+    ] {
+        let answer =
+            rig.send_as(User::master("admin"), &[("accept", accept)], "GET", "/openapi/v2", "").await;
+        assert_eq!(answer.status().as_u16(), expected, "{accept}");
+    }
+}

@@ -17,7 +17,7 @@ pub use type_meta::{TypeMeta, type_meta};
 use std::collections::HashSet;
 
 use crate::json::{self, Scanner, SyntaxError};
-use crate::schema::{Alternative, Shape, Struct, Type, canonical};
+use crate::schema::{Alternative, Field, Shape, Struct, Type, canonical};
 use crate::value::{Map, Str, Value};
 
 /// The most complaints about unknown and repeated fields that are kept.
@@ -180,9 +180,7 @@ impl Decoder<'_> {
                 self.complain("duplicate", &key);
             }
             self.owner = ty.name.clone();
-            if let Some(at) = field.embedded {
-                self.fields.push(ty.embedded()[at].message.name.clone());
-            }
+            self.enter_embedded(ty, field);
             self.fields.push(key.clone());
             self.enter(&key);
             self.value(&field.ty, map.entry(&key))?;
@@ -191,6 +189,16 @@ impl Decoder<'_> {
             self.owner = owner.clone();
         }
         Ok(())
+    }
+
+    /// Names the embedded structs through which a field is reached, the outermost first.
+    fn enter_embedded(&mut self, ty: &Struct, field: &Field) {
+        let Some(at) = field.embedded else { return };
+        let inner = &ty.embedded()[at].message;
+        self.fields.push(inner.name.clone());
+        if let Some(field) = inner.field(&field.name) {
+            self.enter_embedded(inner, field);
+        }
     }
 
     fn type_meta_field(&mut self, key: &str, map: &mut Map) -> Result<(), SyntaxError> {

@@ -9,9 +9,12 @@ use crate::groups::client::Url;
 pub(super) fn validate_name(definition: &Value, violations: &mut Violations) {
     let (name, spec) = (definition["metadata"]["name"].str(), &definition["spec"]);
     let required = format!("{}.{}", spec["names"]["plural"].str(), spec["group"].str());
-    if !name.is_empty() && name != required {
-        let metadata = Path::new("metadata");
-        violations.invalid(metadata.child("name"), name, "must be spec.names.plural+\".\"+spec.group");
+    let prefix = definition["metadata"]["generateName"].str();
+    for (field, said) in [("generateName", prefix), ("name", name)] {
+        if !said.is_empty() && said != required {
+            let metadata = Path::new("metadata");
+            violations.invalid(metadata.child(field), said, "must be spec.names.plural+\".\"+spec.group");
+        }
     }
 }
 
