@@ -35,14 +35,14 @@ impl<T: Eq + Hash + Clone> Delayed<T> {
         self.next_due() == Some(due)
     }
 
-    /// Takes a key that is due.
-    pub fn pop(&mut self, now: Instant) -> Option<T> {
+    /// Takes a key that is due at `now`, and when it became due.
+    pub fn pop(&mut self, now: Instant) -> Option<(T, Instant)> {
         if self.next_due()? > now {
             return None;
         }
         let Reverse(entry) = self.heap.pop()?;
         self.due.remove(&entry.key);
-        Some(entry.key)
+        Some((entry.key, entry.due))
     }
 
     /// When the first is due.

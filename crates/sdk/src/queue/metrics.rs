@@ -13,7 +13,7 @@ pub struct Metrics {
     pub depth: usize,
     /// How many were added; a key that waits already does not count.
     pub adds: u64,
-    /// How many were added again because they failed.
+    /// How many were added with a delay or through the rate limiter.
     pub retries: u64,
     /// How long keys waited.
     pub queued: Histogram,

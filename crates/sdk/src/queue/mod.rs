@@ -117,10 +117,16 @@ impl<T: Eq + Hash + Clone + Send + Sync + 'static> Queue<T> {
 
     /// Adds a key after `delay`. One that waits already comes at the earlier of both times.
     pub fn add_after(&self, key: T, delay: Duration) {
-        if delay.is_zero() {
-            return self.add(key);
-        }
-        let sooner = self.lock().delay(key, Instant::now() + delay);
+        let sooner = {
+            let mut state = self.lock();
+            if state.is_closed() {
+                return;
+            }
+            // Kubernetes: every AddAfter counts, whatever its delay (client-go's delaying_queue.go).
+            state.metrics.retries += 1;
+            let now = Instant::now();
+            if delay.is_zero() { state.add(key, 0, now) } else { state.delay(key, now + delay) }
+        };
         if sooner {
             self.0.ready.notify_one();
         }
@@ -129,7 +135,6 @@ impl<T: Eq + Hash + Clone + Send + Sync + 'static> Queue<T> {
     /// Adds a key again that failed, when its limiter lets it.
     pub fn add_rate_limited(&self, key: T) {
         let delay = self.0.limiter.when(&key);
-        self.lock().metrics.retries += 1;
         self.add_after(key, delay);
     }
 
@@ -195,7 +200,8 @@ impl<T: Eq + Hash + Clone + Send + Sync + 'static> Queue<T> {
         }
     }
 
-    /// Takes no more keys. Workers get what is left, except what is delayed, and then `None`.
+    /// Takes no more keys. Workers get what is left, delayed keys that are due included, and then `None`. Delayed
+    /// keys that are not due yet are dropped.
     pub fn shut_down(&self) {
         self.lock().close();
         self.0.ready.notify_waiters();
@@ -220,7 +226,7 @@ impl<T: Eq + Hash + Clone + Send + Sync + 'static> Queue<T> {
         self.lock().is_closed()
     }
 
-    /// How many keys could be taken now.
+    /// How many keys could be taken now, delayed keys that are due included.
     pub fn len(&self) -> usize {
         self.lock().len()
     }
@@ -235,8 +241,12 @@ impl<T: Eq + Hash + Clone + Send + Sync + 'static> Queue<T> {
         self.lock().measure(Instant::now())
     }
 
+    /// The state, in which every delayed key that is due is enqueued: workers, `len`, metrics and shutdown all see
+    /// the queue as of now, whether or not a worker watches the clock.
     fn lock(&self) -> MutexGuard<'_, State<T>> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.enqueue_due(Instant::now());
+        state
     }
 }
 

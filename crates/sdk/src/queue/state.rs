@@ -93,11 +93,16 @@ impl<T: Eq + Hash + Clone> State<T> {
         !self.is_closed && self.delayed.push(key, due)
     }
 
+    /// Enqueues the delayed keys that are due, each as of the moment it became due: the queue duration counts from
+    /// there, and keys that were added later come later.
+    pub fn enqueue_due(&mut self, now: Instant) {
+        while let Some((key, due)) = self.delayed.pop(now) {
+            self.add(key, 0, due);
+        }
+    }
+
     /// Hands out the next key.
     pub fn take(&mut self, now: Instant) -> Next<T> {
-        while let Some(key) = self.delayed.pop(now) {
-            self.add(key, 0, now);
-        }
         while let Some(waiting) = self.ready.pop() {
             if let Some(key) = self.hand_out(waiting, now) {
                 return Next::Key(key);

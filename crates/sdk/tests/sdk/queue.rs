@@ -81,6 +81,53 @@ async fn a_delayed_key_comes_when_it_is_due() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn due_keys_count_in_len_and_depth_before_a_worker_asks() {
+    let queue = Queue::new("test");
+    queue.add_after("a", SECOND);
+    queue.add_after("b", 2 * SECOND);
+    queue.add_after("later", 100 * SECOND);
+    assert_eq!((queue.len(), queue.metrics().depth, queue.metrics().adds), (0, 0, 0));
+    tokio::time::advance(5 * SECOND).await;
+    assert_eq!(queue.len(), 2);
+    assert_eq!((queue.metrics().depth, queue.metrics().adds, queue.metrics().retries), (2, 2, 3));
+    assert_eq!(take_all(&queue).await, ["a", "b"]);
+    // They waited from when they were due: four seconds and three.
+    let text = queue.metrics().to_text();
+    assert!(text.contains("workqueue_queue_duration_seconds_sum{name=\"test\"} 7\n"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_became_due_first_comes_before_one_that_was_added_later() {
+    let queue = Queue::new("test");
+    queue.add_after("due", SECOND);
+    tokio::time::advance(2 * SECOND).await;
+    queue.add("added");
+    assert_eq!(take_all(&queue).await, ["due", "added"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_that_wait_get_every_key_that_is_due_at_once() {
+    let queue = Queue::new("test");
+    let mut workers: tokio::task::JoinSet<_> = (0..3)
+        .map(|_| {
+            let queue = queue.clone();
+            async move { queue.get().await }
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    for key in ["a", "b", "c"] {
+        queue.add_after(key, SECOND);
+    }
+    tokio::time::advance(SECOND).await;
+    let mut taken = Vec::new();
+    while let Some(key) = timeout(SECOND, workers.join_next()).await.expect("a worker sleeps on") {
+        taken.push(key.unwrap().unwrap());
+    }
+    taken.sort();
+    assert_eq!(taken, ["a", "b", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn of_two_delays_the_shorter_counts_and_the_key_comes_once() {
     let queue = Queue::new("test");
     let start = Instant::now();
@@ -224,6 +271,20 @@ async fn after_shut_down_the_rest_is_handed_out_and_nothing_new_is_taken() {
     assert_eq!(queue.get().await, Some("a"));
     assert_eq!(queue.get().await, None);
     assert!(queue.is_shut_down());
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_that_are_due_at_shut_down_are_drained_and_later_ones_dropped() {
+    let queue = Queue::new("test");
+    queue.add_after("due", SECOND);
+    queue.add_after("later", 10 * SECOND);
+    tokio::time::advance(2 * SECOND).await;
+    let mut drain = Box::pin(queue.shut_down_with_drain());
+    assert!(timeout(SECOND, &mut drain).await.is_err(), "it did not wait for the key that is due");
+    assert_eq!((queue.len(), queue.get().await), (1, Some("due")));
+    queue.done(&"due");
+    timeout(SECOND, drain).await.expect("the queue is drained");
+    assert_eq!(queue.get().await, None);
 }
 
 #[tokio::test(start_paused = true)]
