@@ -26,6 +26,7 @@
 //! Invariant: after a replacement, whoever has taken everything knows exactly the objects of that list; an
 //! object of which he knew and which is not in it comes as [`Delta::Lost`].
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -117,7 +118,8 @@ impl<K> Clone for DeltaFifo<K> {
 }
 
 impl<K> DeltaFifo<K> {
-    /// An empty queue. `known` is what its reader has made of what he took.
+    /// An empty queue. `known` is what its reader has made of what he took. The queue has the key function of that
+    /// store: deltas are collected, and known objects found, under the same keys.
     pub fn new(known: Store<K>) -> DeltaFifo<K> {
         DeltaFifo::about(known, None)
     }
@@ -147,22 +149,31 @@ impl<K> DeltaFifo<K> {
         if state.is_closed || self.is_old(&state, &delta) {
             return;
         }
-        state.push(delta);
+        self.enqueue(&mut state, delta);
         drop(state);
         self.0.changed.notify_one();
     }
 
     fn is_old(&self, state: &State<K>, delta: &Delta<K>) -> bool {
         let entry = delta.entry();
-        let latest = state.deltas.get(entry.key()).and_then(|deltas| deltas.last());
+        let key = self.key_of(entry);
+        let latest = state.deltas.get(&*key).and_then(|deltas| deltas.last());
         match (delta, latest) {
             (Delta::Sync(_), _) => false,
             (_, Some(latest)) => latest.entry().version() >= entry.version(),
-            (Delta::Deleted(_) | Delta::Lost(_), None) => self.0.known.get(entry.key()).is_none(),
-            (_, None) => {
-                self.0.known.get(entry.key()).is_some_and(|known| known.version() >= entry.version())
-            }
+            (Delta::Deleted(_) | Delta::Lost(_), None) => self.0.known.get(&key).is_none(),
+            (_, None) => self.0.known.get(&key).is_some_and(|known| known.version() >= entry.version()),
         }
+    }
+
+    /// The key under which the deltas of an object are collected.
+    pub fn key_of<'a>(&self, entry: &'a Entry<K>) -> Cow<'a, Key> {
+        self.0.known.key_of(entry)
+    }
+
+    fn enqueue(&self, state: &mut State<K>, delta: Delta<K>) {
+        let key = self.key_of(delta.entry()).into_owned();
+        state.push(key, delta);
     }
 
     /// Says that what is known is replaced by a list as of `version`.
@@ -171,11 +182,11 @@ impl<K> DeltaFifo<K> {
         if state.is_closed {
             return;
         }
-        let listed: HashSet<Key> = entries.iter().map(|entry| entry.key().clone()).collect();
+        let listed: HashSet<Key> = entries.iter().map(|entry| self.key_of(entry).into_owned()).collect();
         let lost = self.lost(&state, &listed);
-        let n_entries = entries.len() + lost.len();
-        entries.into_iter().for_each(|entry| state.push(Delta::Replaced(entry)));
-        lost.into_iter().for_each(|entry| state.push(Delta::Lost(entry)));
+        let n_entries = listed.len() + lost.len();
+        entries.into_iter().for_each(|entry| self.enqueue(&mut state, Delta::Replaced(entry)));
+        lost.into_iter().for_each(|entry| self.enqueue(&mut state, Delta::Lost(entry)));
         state.version = state.version.max(version);
         state.initial.get_or_insert(n_entries);
         drop(state);
@@ -193,9 +204,9 @@ impl<K> DeltaFifo<K> {
             }
         }
         let unseen = |key: &Key| !listed.contains(key) && !state.deltas.contains_key(key);
-        lost.extend(self.known().into_iter().filter(|entry| unseen(entry.key())));
+        lost.extend(self.known().into_iter().filter(|entry| unseen(&self.key_of(entry))));
         // Maps have an order of their own in each run; a simulation wants the same in all.
-        lost.sort_by(|one, other| one.key().cmp(other.key()));
+        lost.sort_by(|one, other| self.key_of(one).cmp(&self.key_of(other)));
         lost
     }
 
@@ -212,8 +223,8 @@ impl<K> DeltaFifo<K> {
     pub fn resync(&self) {
         let mut state = self.lock();
         for entry in self.known() {
-            if !state.is_closed && !state.deltas.contains_key(entry.key()) {
-                state.push(Delta::Sync(entry));
+            if !state.is_closed && !state.deltas.contains_key(&*self.key_of(&entry)) {
+                self.enqueue(&mut state, Delta::Sync(entry));
             }
         }
         drop(state);
@@ -253,6 +264,24 @@ impl<K> DeltaFifo<K> {
         self.lock().initial == Some(0)
     }
 
+    /// The newest state of each queued object, in the order in which they will be taken. An object that is gone is
+    /// among them until its deltas are taken.
+    pub fn list(&self) -> Vec<Entry<K>> {
+        let state = self.lock();
+        let newest = |key| Some(state.deltas.get(key)?.last()?.entry().clone());
+        state.order.iter().filter_map(newest).collect()
+    }
+
+    /// The keys of the queued objects, in the order in which they will be taken.
+    pub fn list_keys(&self) -> Vec<Key> {
+        self.lock().order.iter().cloned().collect()
+    }
+
+    /// The deltas that are queued under `key`; they stay in the queue.
+    pub fn get_by_key(&self, key: &Key) -> Option<Deltas<K>> {
+        self.lock().deltas.get(key).cloned()
+    }
+
     /// How many objects something has happened to.
     pub fn len(&self) -> usize {
         self.lock().order.len()
@@ -286,12 +315,11 @@ pub struct Batch<K> {
 }
 
 impl<K> State<K> {
-    fn push(&mut self, delta: Delta<K>) {
-        let key = delta.entry().key();
-        if !self.deltas.contains_key(key) {
+    fn push(&mut self, key: Key, delta: Delta<K>) {
+        if !self.deltas.contains_key(&key) {
             self.order.push_back(key.clone());
         }
-        let deltas = self.deltas.entry(key.clone()).or_default();
+        let deltas = self.deltas.entry(key).or_default();
         match (deltas.last_mut(), &delta) {
             // Of two deletions the one that somebody saw knows more.
             (Some(Delta::Deleted(_)), Delta::Lost(_)) => {}

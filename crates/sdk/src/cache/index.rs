@@ -38,11 +38,10 @@ impl<K> Index<K> {
         Index { function, values: Shared::default() }
     }
 
-    /// Follows a change of one object.
-    pub fn change(&mut self, old: Option<&Entry<K>>, new: Option<&Entry<K>>) {
+    /// Follows a change of the object under `key`.
+    pub fn change(&mut self, key: &Key, old: Option<&Entry<K>>, new: Option<&Entry<K>>) {
         let values = |entry: Option<&Entry<K>>| entry.map(|entry| (self.function)(entry)).unwrap_or_default();
         let (before, after) = (values(old), values(new));
-        let Some(key) = old.or(new).map(Entry::key) else { return };
         for value in before.iter().filter(|value| !after.contains(value)) {
             self.remove(value, key);
         }

@@ -34,4 +34,4 @@ pub use entry::{DecodeError, Entry, Version};
 pub use index::{IndexFunction, by_field, by_label, by_labels, by_namespace, by_owner};
 pub use lister::Lister;
 pub(crate) use lister::NAMESPACE;
-pub use store::{Snapshot, Store};
+pub use store::{KeyFunction, Snapshot, Store};

@@ -1,5 +1,6 @@
 //! The objects of a kind, and how they are found.
 
+use std::borrow::Cow;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tokio::sync::watch;
@@ -8,11 +9,16 @@ use super::entry::{Entry, Recent, Version};
 use super::index::{Index, IndexFunction, Indexes, Shared};
 use crate::key::Key;
 
+/// The key under which a store keeps an object.
+pub type KeyFunction<K> = Arc<dyn Fn(&Entry<K>) -> Key + Send + Sync>;
+
 /// The objects of a kind. Clones are the same store.
 pub struct Store<K>(Arc<Inner<K>>);
 
 struct Inner<K> {
     state: RwLock<Snapshot<K>>,
+    /// None for namespace and name.
+    key_function: Option<KeyFunction<K>>,
     recent: Arc<Recent<K>>,
     /// Up to when the store knows what happened.
     version: watch::Sender<Version>,
@@ -38,19 +44,38 @@ impl<K> Clone for Snapshot<K> {
 
 impl<K> Default for Store<K> {
     fn default() -> Store<K> {
-        let state = Snapshot { entries: Shared::default(), indexes: Indexes::default() };
-        Store(Arc::new(Inner {
-            state: RwLock::new(state),
-            recent: Arc::default(),
-            version: watch::Sender::new(Version::default()),
-        }))
+        Store::with_optional_key_function(None)
     }
 }
 
 impl<K> Store<K> {
-    /// An empty store.
+    /// An empty store that keeps objects by namespace and name.
     pub fn new() -> Store<K> {
         Store::default()
+    }
+
+    /// An empty store that keeps objects under the keys that `function` returns. Of two objects with the same key
+    /// the later replaces the earlier.
+    pub fn with_key_function(function: KeyFunction<K>) -> Store<K> {
+        Store::with_optional_key_function(Some(function))
+    }
+
+    fn with_optional_key_function(key_function: Option<KeyFunction<K>>) -> Store<K> {
+        let state = Snapshot { entries: Shared::default(), indexes: Indexes::default() };
+        Store(Arc::new(Inner {
+            state: RwLock::new(state),
+            key_function,
+            recent: Arc::default(),
+            version: watch::Sender::new(Version::default()),
+        }))
+    }
+
+    /// The key under which an object is kept.
+    pub fn key_of<'a>(&self, entry: &'a Entry<K>) -> Cow<'a, Key> {
+        match &self.0.key_function {
+            Some(function) => Cow::Owned(function(entry)),
+            None => Cow::Borrowed(entry.key()),
+        }
     }
 
     /// Adds an index. What is there already is found by it, too. A second index of the same name replaces the
@@ -58,8 +83,8 @@ impl<K> Store<K> {
     pub fn add_index(&self, name: impl Into<String>, function: IndexFunction<K>) {
         let mut state = self.write();
         let mut index = Index::new(function);
-        for entry in state.entries.values() {
-            index.change(None, Some(entry));
+        for (key, entry) in state.entries.iter() {
+            index.change(key, None, Some(entry));
         }
         state.indexes.insert(name.into(), index);
     }
@@ -67,7 +92,8 @@ impl<K> Store<K> {
     /// Puts an object in; returns what was there.
     pub fn insert(&self, entry: Entry<K>) -> Option<Entry<K>> {
         entry.remember_in(&self.0.recent);
-        self.write().insert(entry)
+        let key = self.key_of(&entry).into_owned();
+        self.write().insert(key, entry)
     }
 
     /// Takes an object away.
@@ -84,7 +110,7 @@ impl<K> Store<K> {
             indexes.map(|(name, index)| (name.clone(), Index::new(index.function.clone()))).collect();
         for entry in entries {
             entry.remember_in(&self.0.recent);
-            state.insert(entry);
+            state.insert(self.key_of(&entry).into_owned(), entry);
         }
         drop(state);
         self.advance(version);
@@ -157,15 +183,15 @@ impl<K> Store<K> {
 }
 
 impl<K> Snapshot<K> {
-    fn insert(&mut self, entry: Entry<K>) -> Option<Entry<K>> {
-        let old = self.entries.insert(entry.key().clone(), entry.clone());
-        self.indexes.values_mut().for_each(|index| index.change(old.as_ref(), Some(&entry)));
+    fn insert(&mut self, key: Key, entry: Entry<K>) -> Option<Entry<K>> {
+        let old = self.entries.insert(key.clone(), entry.clone());
+        self.indexes.values_mut().for_each(|index| index.change(&key, old.as_ref(), Some(&entry)));
         old
     }
 
     fn remove(&mut self, key: &Key) -> Option<Entry<K>> {
         let old = self.entries.remove(key)?;
-        self.indexes.values_mut().for_each(|index| index.change(Some(&old), None));
+        self.indexes.values_mut().for_each(|index| index.change(key, Some(&old), None));
         Some(old)
     }
 

@@ -24,7 +24,7 @@ pub struct Factory(Arc<Inner>, Option<Guest>);
 pub struct FactoryOptions {
     /// The namespaces to be followed, all if there are none here. Types that live in no namespace are followed anyway.
     pub namespaces: Vec<String>,
-    /// How each informer is set up; each has the name of what it follows.
+    /// How each informer is set up, its default resync period included; each has the name of what it follows.
     pub informer: Options,
 }
 

@@ -26,7 +26,8 @@ impl<K: Send + Sync, F: FnMut(Event<K>) + Send + 'static> Handler<K> for F {
 pub struct HandlerOptions {
     /// How many events may wait before those about the same object are joined.
     pub limit: usize,
-    /// How often it hears of every object, whether or not anything happened.
+    /// How often it hears of every object, whether or not anything happened: none for the informer's default, zero
+    /// for never.
     pub resync: Option<Duration>,
 }
 

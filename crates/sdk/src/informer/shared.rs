@@ -21,6 +21,8 @@ use crate::watch::{Backoff, ErrorHandler, ListWatch, Meter, Reflector, Transform
 
 /// How many objects are taken into the cache at a time.
 const BATCH: usize = 256;
+/// Kubernetes: shorter resync periods are raised to this (client-go's shared_informer.go).
+const MIN_RESYNC: Duration = Duration::from_secs(1);
 
 /// How an informer is set up.
 #[derive(Clone, Default)]
@@ -33,6 +35,9 @@ pub struct Options {
     pub on_error: Option<ErrorHandler>,
     /// Changes objects before they are kept, to drop what nobody needs.
     pub transform: Option<Transform>,
+    /// The default resync period of its handlers: how often each hears of every object, whether or not anything
+    /// happened. None, or zero, for never.
+    pub resync: Option<Duration>,
 }
 
 /// Follows a kind for everybody who asks. Clones are the same informer.
@@ -145,7 +150,9 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
         if let Some(guest) = &self.1 {
             guest.brings(&mailbox);
         }
-        if let Some(every) = options.resync {
+        let period = options.resync.or(self.0.options.resync).filter(|period| !period.is_zero());
+        if let Some(period) = period {
+            let every = period.max(MIN_RESYNC);
             tokio::spawn(resync(self.0.store.clone(), Arc::downgrade(&mailbox), every));
         }
         tokio::spawn(read_out(mailbox, handler, synced));

@@ -3,10 +3,11 @@
 //! Invariant: no event is lost. Whatever the connection does, the sink hears either every event after the
 //! version that it has, or a list that replaces everything.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::backoff::Backoff;
 use super::list_watch::{ListWatch, Said, WatchError, WatchStream};
@@ -29,6 +30,10 @@ pub trait Sink<K>: Send {
 
     /// Nothing more happened up to this version.
     fn bookmark(&mut self, version: Version);
+
+    /// The resync period is over. A sink from which readers take deltas queues what they know once more; one that
+    /// only keeps objects has nothing to do.
+    fn resync(&mut self) {}
 }
 
 impl<K: Send + Sync> Sink<K> for DeltaFifo<K> {
@@ -43,6 +48,10 @@ impl<K: Send + Sync> Sink<K> for DeltaFifo<K> {
     fn bookmark(&mut self, version: Version) {
         self.advance(version);
     }
+
+    fn resync(&mut self) {
+        DeltaFifo::resync(self);
+    }
 }
 
 impl<K: Send + Sync> Sink<K> for Store<K> {
@@ -53,7 +62,7 @@ impl<K: Send + Sync> Sink<K> for Store<K> {
     fn change(&mut self, delta: Delta<K>) {
         let version = delta.entry().version();
         if delta.is_gone() {
-            self.remove(delta.entry().key());
+            self.remove(&self.key_of(delta.entry()));
         } else {
             self.insert(delta.entry().clone());
         }
@@ -81,10 +90,14 @@ pub struct Reflector<K, S> {
     pub on_error: Option<ErrorHandler>,
     /// Changes objects before they are kept, to drop what nobody needs.
     pub transform: Option<Transform>,
+    /// How often the sink is resynced while the kind is watched; none, or zero, for never.
+    pub resync: Option<Duration>,
     /// Counts what is done.
     pub meter: Meter,
     /// The version up to which the sink knows everything; none if it must list.
     version: Option<Version>,
+    /// When the next resync is due; none before the first list and without a period.
+    next_resync: Option<Instant>,
 }
 
 impl<K: Send + Sync + 'static, S: Sink<K>> Reflector<K, S> {
@@ -97,7 +110,9 @@ impl<K: Send + Sync + 'static, S: Sink<K>> Reflector<K, S> {
             backoff: Backoff::default(),
             on_error: None,
             transform: None,
+            resync: None,
             version: None,
+            next_resync: None,
         }
     }
 
@@ -158,6 +173,14 @@ impl<K: Send + Sync + 'static, S: Sink<K>> Reflector<K, S> {
         self.meter.end_list(entries.len(), version, started.elapsed());
         self.sink.replace(entries, version);
         self.version = Some(version);
+        if self.next_resync.is_none() {
+            self.schedule_resync();
+        }
+    }
+
+    fn schedule_resync(&mut self) {
+        let period = self.resync.filter(|period| !period.is_zero());
+        self.next_resync = period.map(|period| Instant::now() + period);
     }
 
     async fn follow_initial(&mut self, mut stream: WatchStream<K>) -> Result<(), WatchError> {
@@ -199,7 +222,7 @@ impl<K: Send + Sync + 'static, S: Sink<K>> Reflector<K, S> {
     }
 
     async fn pass_on(&mut self, mut stream: WatchStream<K>, n_said: &mut u64) -> Result<(), WatchError> {
-        while let Some(said) = stream.next().await? {
+        while let Some(said) = self.resync_until(stream.next()).await? {
             *n_said += 1;
             let version = said.version();
             self.meter.event(version, matches!(said, Said::Delta(_)));
@@ -213,6 +236,22 @@ impl<K: Send + Sync + 'static, S: Sink<K>> Reflector<K, S> {
             self.version = self.version.max(Some(version));
         }
         Ok(())
+    }
+
+    /// Waits for `next`, and resyncs the sink whenever that is due meanwhile.
+    async fn resync_until<T>(&mut self, next: impl Future<Output = T>) -> T {
+        let mut next = pin!(next);
+        loop {
+            let Some(due) = self.next_resync else { return next.await };
+            tokio::select! {
+                biased;
+                () = sleep_until(due) => {
+                    self.sink.resync();
+                    self.schedule_resync();
+                }
+                outcome = &mut next => return outcome,
+            }
+        }
     }
 
     fn watch_seconds(&self) -> u32 {

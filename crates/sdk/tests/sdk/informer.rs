@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use mizzen_sdk::Key;
 use mizzen_sdk::cache::Version;
-use mizzen_sdk::informer::{Event, Handler, HandlerOptions, Informer, Options};
+use mizzen_sdk::informer::{Event, Factory, FactoryOptions, Handler, HandlerOptions, Informer, Options};
 use mizzen_sdk::watch::{Initial, ListWatch};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
@@ -325,6 +325,40 @@ async fn a_handler_may_hear_of_everything_again_and_again() {
     informer.start();
     informer.wait_for_sync().await;
     sleep(MINUTE * 2 + MINUTE / 2).await;
+    assert_eq!(diary.take(), ["+a", "~a=0", "~a=0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn handlers_without_a_resync_period_have_the_factorys_default() {
+    let wire = Wire::new().await;
+    create(&wire, "a").await;
+    let options = Options { resync: Some(MINUTE), ..Options::default() };
+    let factory =
+        Factory::with(wire.client(), FactoryOptions { informer: options, ..FactoryOptions::default() });
+    let informer =
+        factory.informer_of::<ConfigMap>(&(), |source| source.fields = Some("metadata.name=a".into()));
+    let (default, own, never) = (Diary::default(), Diary::default(), Diary::default());
+    let resync = |period| HandlerOptions { resync: Some(period), ..HandlerOptions::default() };
+    informer.add_handler(default.handler());
+    informer.add_handler_with(own.handler(), resync(2 * MINUTE));
+    informer.add_handler_with(never.handler(), resync(Duration::ZERO));
+    factory.start();
+    factory.wait_for_sync().await;
+    sleep(MINUTE * 2 + MINUTE / 2).await;
+    assert_eq!(default.take(), ["+a", "~a=0", "~a=0"]);
+    assert_eq!((own.take(), never.take()), (vec!["+a".into(), "~a=0".into()], vec!["+a".into()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resync_period_below_a_second_is_raised_to_one() {
+    let wire = Wire::new().await;
+    create(&wire, "a").await;
+    let (informer, diary) = (informer(&wire), Diary::default());
+    let options = HandlerOptions { resync: Some(Duration::from_millis(1)), ..HandlerOptions::default() };
+    informer.add_handler_with(diary.handler(), options);
+    informer.start();
+    informer.wait_for_sync().await;
+    sleep(Duration::from_millis(2500)).await;
     assert_eq!(diary.take(), ["+a", "~a=0", "~a=0"]);
 }
 

@@ -2,6 +2,7 @@
 
 mod election;
 mod event;
+mod fifo;
 mod informer;
 mod model;
 mod parts;
