@@ -35,7 +35,7 @@
 //! assert_eq!(discover::get_str(&object, &["metadata", "name"])?, Some("web"));
 //!
 //! let mut scheme = Scheme::new();
-//! scheme.register::<Pod>();
+//! scheme.register::<Pod>()?;
 //! assert!(scheme.read(object.to_string().as_bytes())?.is::<Pod>());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -47,5 +47,8 @@ mod unstructured;
 
 pub use mapper::{MapError, Mapper, Mapping};
 pub use scale::{ScaleClient, ScaleError};
-pub use scheme::{Scheme, SchemeError};
-pub use unstructured::{FieldError, get, get_list, get_str, remove, set};
+pub use scheme::{RegisterError, Scheme, SchemeError};
+pub use unstructured::{
+    FieldError, get, get_bool, get_f64, get_i64, get_list, get_map, get_null_coercing_str_map,
+    get_number_as_f64, get_str, get_str_list, get_str_map, remove, set, set_str_list, set_str_map,
+};

@@ -1,4 +1,9 @@
 //! Reading and writing fields of objects whose type is not known.
+//!
+//! As client-go's accessors do, each returns none if a field of the path is missing, and an error if one is there and
+//! of another type.
+
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
@@ -14,10 +19,13 @@ pub struct FieldError {
     pub found: &'static str,
 }
 
-/// The value at a path; none if a field on the way is missing.
+/// The value at a path; none if a field on the way is missing or null.
 pub fn get<'a>(object: &'a Value, path: &[&str]) -> Result<Option<&'a Value>, FieldError> {
     let mut value = object;
     for (depth, name) in path.iter().enumerate() {
+        if value.is_null() {
+            return Ok(None);
+        }
         let Some(map) = value.as_object() else { return Err(wrong(&path[..depth], "object", value)) };
         match map.get(*name) {
             Some(inner) => value = inner,
@@ -27,18 +35,112 @@ pub fn get<'a>(object: &'a Value, path: &[&str]) -> Result<Option<&'a Value>, Fi
     Ok(Some(value))
 }
 
-/// The text at a path.
+/// The value at a path as `convert` returns it.
+fn get_as<'a, T>(
+    object: &'a Value,
+    path: &[&str],
+    expected: &'static str,
+    convert: impl FnOnce(&'a Value) -> Option<T>,
+) -> Result<Option<T>, FieldError> {
+    get(object, path)?.map(|value| convert(value).ok_or_else(|| wrong(path, expected, value))).transpose()
+}
+
+/// The string at a path.
 pub fn get_str<'a>(object: &'a Value, path: &[&str]) -> Result<Option<&'a str>, FieldError> {
-    get(object, path)?.map(|value| value.as_str().ok_or_else(|| wrong(path, "string", value))).transpose()
+    get_as(object, path, "string", Value::as_str)
+}
+
+/// The boolean at a path.
+pub fn get_bool(object: &Value, path: &[&str]) -> Result<Option<bool>, FieldError> {
+    get_as(object, path, "boolean", Value::as_bool)
+}
+
+/// The integer at a path. A number with a fraction, or beyond 64 bits, is an error.
+pub fn get_i64(object: &Value, path: &[&str]) -> Result<Option<i64>, FieldError> {
+    get_as(object, path, "integer", Value::as_i64)
+}
+
+/// The number at a path that was written with a fraction or an exponent. An integer is an error.
+pub fn get_f64(object: &Value, path: &[&str]) -> Result<Option<f64>, FieldError> {
+    get_as(object, path, "float", |value| value.as_f64().filter(|_| value.is_f64()))
+}
+
+/// The number at a path, however it was written.
+pub fn get_number_as_f64(object: &Value, path: &[&str]) -> Result<Option<f64>, FieldError> {
+    get_as(object, path, "number", Value::as_f64)
 }
 
 /// The list at a path.
 pub fn get_list<'a>(object: &'a Value, path: &[&str]) -> Result<Option<&'a Vec<Value>>, FieldError> {
-    get(object, path)?.map(|value| value.as_array().ok_or_else(|| wrong(path, "array", value))).transpose()
+    get_as(object, path, "array", Value::as_array)
 }
 
-/// Sets the value at a path; objects on the way are made.
-pub fn set(object: &mut Value, path: &[&str], value: Value) -> Result<(), FieldError> {
+/// The list of strings at a path.
+pub fn get_str_list<'a>(object: &'a Value, path: &[&str]) -> Result<Option<Vec<&'a str>>, FieldError> {
+    let Some(list) = get_list(object, path)? else { return Ok(None) };
+    let item = |(at, item): (usize, &'a Value)| {
+        let place = || format!("{}[{at}]", path.join("."));
+        item.as_str().ok_or_else(|| FieldError { path: place(), expected: "string", found: word(item) })
+    };
+    list.iter().enumerate().map(item).collect::<Result<_, _>>().map(Some)
+}
+
+/// The map at a path.
+pub fn get_map<'a>(object: &'a Value, path: &[&str]) -> Result<Option<&'a Map<String, Value>>, FieldError> {
+    get_as(object, path, "object", Value::as_object)
+}
+
+/// The map of strings at a path.
+pub fn get_str_map<'a>(
+    object: &'a Value,
+    path: &[&str],
+) -> Result<Option<BTreeMap<&'a str, &'a str>>, FieldError> {
+    str_map(object, path, |_| None)
+}
+
+/// The map of strings at a path, in which null stands for the empty string.
+pub fn get_null_coercing_str_map<'a>(
+    object: &'a Value,
+    path: &[&str],
+) -> Result<Option<BTreeMap<&'a str, &'a str>>, FieldError> {
+    str_map(object, path, |value| value.is_null().then_some(""))
+}
+
+fn str_map<'a>(
+    object: &'a Value,
+    path: &[&str],
+    coerce: impl Fn(&Value) -> Option<&'static str>,
+) -> Result<Option<BTreeMap<&'a str, &'a str>>, FieldError> {
+    let Some(map) = get_map(object, path)? else { return Ok(None) };
+    let item = |(name, value): (&'a String, &'a Value)| match value.as_str().or_else(|| coerce(value)) {
+        Some(text) => Ok((name.as_str(), text)),
+        None => Err(wrong(&[path, &[name]].concat(), "string", value)),
+    };
+    map.iter().map(item).collect::<Result<_, _>>().map(Some)
+}
+
+/// Sets the list of strings at a path; objects on the way are made.
+pub fn set_str_list<S: Into<String>>(
+    object: &mut Value,
+    path: &[&str],
+    list: impl IntoIterator<Item = S>,
+) -> Result<(), FieldError> {
+    set(object, path, list.into_iter().map(|item| Value::String(item.into())).collect::<Vec<_>>())
+}
+
+/// Sets the map of strings at a path; objects on the way are made.
+pub fn set_str_map<N: Into<String>, S: Into<String>>(
+    object: &mut Value,
+    path: &[&str],
+    map: impl IntoIterator<Item = (N, S)>,
+) -> Result<(), FieldError> {
+    let map: Map<_, _> =
+        map.into_iter().map(|(name, value)| (name.into(), Value::String(value.into()))).collect();
+    set(object, path, map)
+}
+
+/// Sets the value at a path, such as a string, a boolean, a number, a list or a map; objects on the way are made.
+pub fn set(object: &mut Value, path: &[&str], value: impl Into<Value>) -> Result<(), FieldError> {
     let mut place = object;
     for (depth, name) in path.iter().enumerate() {
         if place.is_null() {
@@ -50,7 +152,7 @@ pub fn set(object: &mut Value, path: &[&str], value: Value) -> Result<(), FieldE
         };
         place = map.entry(*name).or_insert(Value::Null);
     }
-    *place = value;
+    *place = value.into();
     Ok(())
 }
 

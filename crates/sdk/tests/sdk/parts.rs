@@ -5,10 +5,10 @@ use std::time::Duration;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{Api, ObjectMeta};
+use kube::api::{Api, ApiResource, ObjectMeta};
 use kube::core::GroupVersionKind;
 use mizzen_object::value;
-use mizzen_sdk::discover::{self, Mapper, ScaleClient, ScaleError, Scheme, SchemeError};
+use mizzen_sdk::discover::{self, Mapper, RegisterError, ScaleClient, ScaleError, Scheme, SchemeError};
 use mizzen_sdk::expectations::Expectations;
 use mizzen_sdk::owner::{self, OwnError};
 use mizzen_sdk::write::{self, Applier};
@@ -231,7 +231,7 @@ async fn whatever_has_replicas_can_be_scaled() {
 #[test]
 fn a_scheme_knows_the_type_of_what_an_object_says_it_is() {
     let mut scheme = Scheme::new();
-    scheme.register::<Pod>().register::<ConfigMap>();
+    scheme.register::<Pod>().unwrap().register::<ConfigMap>().unwrap();
     let gvk = GroupVersionKind::gvk("", "v1", "ConfigMap");
     assert_eq!(scheme.kind_of::<ConfigMap>(), Some(&gvk));
     assert_eq!(scheme.resource_of(&gvk).unwrap().resource, "configmaps");
@@ -241,6 +241,46 @@ fn a_scheme_knows_the_type_of_what_an_object_says_it_is() {
     let unknown = scheme.read(br#"{"kind":"Shirt","apiVersion":"example.com/v1"}"#).unwrap_err();
     assert_eq!(unknown.to_string(), "no type is registered for kind \"Shirt\" in version \"example.com/v1\"");
     assert!(matches!(scheme.read(b"{}"), Err(SchemeError::Read(_))));
+}
+
+/// A type that several kinds share.
+#[derive(Debug, PartialEq, serde::Deserialize)]
+struct Shirt {
+    kind: String,
+}
+
+/// Another type.
+#[derive(serde::Deserialize)]
+struct Blouse {}
+
+#[test]
+fn a_type_may_have_several_kinds_and_a_kind_has_one_type() {
+    let kind = |version: &str, kind: &str| GroupVersionKind::gvk("example.com", version, kind);
+    let resource = |version: &str, name: &str| ApiResource::from_gvk(&kind(version, name));
+    let mut scheme = Scheme::new();
+    for (version, name) in [("v1", "Shirt"), ("v2", "Shirt"), ("v2", "Blouse"), ("v1", "Shirt")] {
+        scheme.register_as::<Shirt>(&resource(version, name)).unwrap();
+    }
+    assert_eq!(scheme.kinds_of::<Shirt>(), [kind("v1", "Shirt"), kind("v2", "Shirt"), kind("v2", "Blouse")]);
+    assert_eq!(scheme.kind_of::<Shirt>(), Some(&kind("v1", "Shirt")));
+    let read = scheme.read(br#"{"kind":"Blouse","apiVersion":"example.com/v2"}"#).unwrap();
+    assert_eq!(*read.downcast::<Shirt>().unwrap(), Shirt { kind: "Blouse".into() });
+
+    let error = scheme.register_as::<Blouse>(&resource("v2", "Blouse")).err().unwrap();
+    assert!(matches!(&error, RegisterError::DoubleRegistration { gvk, .. } if *gvk == kind("v2", "Blouse")));
+    let text = error.to_string();
+    assert!(
+        text.starts_with(
+            "double registration of different types for kind \"Blouse\" in version \"example.com/v2\": old="
+        ),
+        "{text}"
+    );
+    assert!(text.contains("::Shirt, new=") && text.ends_with("::Blouse"), "{text}");
+    assert!(scheme.kinds_of::<Blouse>().is_empty() && scheme.recognizes(&kind("v2", "Blouse")));
+    assert!(scheme.type_of(&kind("v2", "Blouse")).unwrap().ends_with("Shirt"), "the first stays");
+
+    let error = scheme.register_as::<Blouse>(&resource("", "Blouse")).err().unwrap();
+    assert!(matches!(error, RegisterError::NoVersion { .. }));
 }
 
 #[test]
@@ -261,4 +301,61 @@ fn fields_are_read_and_written_by_path_and_errors_say_where() {
     assert_eq!(discover::remove(&mut object, &["status", "phase"]), Ok(Some(json!("Ready"))));
     assert_eq!(discover::remove(&mut object, &["none", "at", "all"]), Ok(None));
     assert!(discover::remove(&mut object, &["kind", "x"]).is_err());
+}
+
+#[test]
+fn fields_of_every_type_have_an_accessor_and_other_types_are_errors() {
+    let object = json!({
+        "bool": true, "int": -3, "float": 1.5, "huge": u64::MAX, "string": "x", "null": null,
+        "list": ["a", 1], "strings": ["a", "b"], "map": {"n": null, "s": "t"}, "labels": {"a": "b"},
+    });
+    let error = |error: discover::FieldError| error.to_string();
+    assert_eq!(discover::get_bool(&object, &["bool"]), Ok(Some(true)));
+    assert_eq!(discover::get_i64(&object, &["int"]), Ok(Some(-3)));
+    assert_eq!(discover::get_f64(&object, &["float"]), Ok(Some(1.5)));
+    assert_eq!(discover::get_number_as_f64(&object, &["int"]), Ok(Some(-3.0)));
+    assert_eq!(discover::get_number_as_f64(&object, &["float"]), Ok(Some(1.5)));
+    assert_eq!(discover::get_str_list(&object, &["strings"]), Ok(Some(vec!["a", "b"])));
+    assert_eq!(discover::get_map(&object, &["labels"]).unwrap().unwrap().len(), 1);
+    assert_eq!(discover::get_str_map(&object, &["labels"]), Ok(Some([("a", "b")].into())));
+    assert_eq!(
+        discover::get_null_coercing_str_map(&object, &["map"]),
+        Ok(Some([("n", ""), ("s", "t")].into()))
+    );
+
+    for (wrong, expected) in [
+        (discover::get_bool(&object, &["int"]).map(drop), ".int: expected boolean, found number"),
+        (discover::get_i64(&object, &["float"]).map(drop), ".float: expected integer, found number"),
+        (discover::get_i64(&object, &["huge"]).map(drop), ".huge: expected integer, found number"),
+        (discover::get_f64(&object, &["int"]).map(drop), ".int: expected float, found number"),
+        (
+            discover::get_number_as_f64(&object, &["string"]).map(drop),
+            ".string: expected number, found string",
+        ),
+        (discover::get_str_list(&object, &["list"]).map(drop), ".list[1]: expected string, found number"),
+        (discover::get_map(&object, &["list"]).map(drop), ".list: expected object, found array"),
+        (discover::get_str_map(&object, &["map"]).map(drop), ".map.n: expected string, found null"),
+        (discover::get_str(&object, &["null"]).map(drop), ".null: expected string, found null"),
+    ] {
+        assert_eq!(wrong.map_err(error), Err(expected.to_string()));
+    }
+    assert_eq!(discover::get_str(&object, &["null", "below"]), Ok(None), "null on the way is missing");
+    assert_eq!(discover::get_bool(&object, &["none"]), Ok(None));
+}
+
+#[test]
+fn fields_of_every_type_can_be_set() {
+    let mut object = Value::Null;
+    discover::set(&mut object, &["spec", "on"], true).unwrap();
+    discover::set(&mut object, &["spec", "replicas"], 3).unwrap();
+    discover::set(&mut object, &["spec", "name"], "web").unwrap();
+    discover::set(&mut object, &["spec", "list"], vec![json!(1), json!("a")]).unwrap();
+    discover::set_str_list(&mut object, &["spec", "args"], ["a", "b"]).unwrap();
+    discover::set_str_map(&mut object, &["metadata", "labels"], [("app", "web")]).unwrap();
+    let expected = json!({
+        "metadata": {"labels": {"app": "web"}},
+        "spec": {"on": true, "replicas": 3, "name": "web", "list": [1, "a"], "args": ["a", "b"]},
+    });
+    assert_eq!(object, expected);
+    assert!(discover::set_str_list(&mut object, &["spec", "name", "x"], ["a"]).is_err());
 }
