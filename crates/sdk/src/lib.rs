@@ -9,6 +9,7 @@
 //! | [`informer`] | How do many follow a kind by one watch? |
 //! | [`queue`] | What is to be done next, each thing once? |
 //! | [`Object`], [`resource`], [`api`] | How are objects of any kind read and written? |
+//! | [`rate_limit`] | How many requests a second does a client send? |
 //! | [`expectations`] | Has the cache seen what I did? |
 //! | [`write`](mod@write) | How does one write what others write, too? |
 //! | [`owner`], [`condition`] | Whose is it, what holds it, what does its status say? |
@@ -34,6 +35,7 @@ pub mod metrics;
 mod object;
 pub mod owner;
 pub mod queue;
+pub mod rate_limit;
 pub mod resource;
 pub mod seam;
 pub mod timeline;

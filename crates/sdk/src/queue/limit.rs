@@ -128,12 +128,27 @@ impl TokenBucket {
         TokenBucket { per_second, burst, tokens: Mutex::new((burst, Instant::now())) }
     }
 
-    fn take(&self, now: Instant) -> Duration {
+    /// Takes a token, and says how long it takes until that is there.
+    pub(crate) fn take(&self, now: Instant) -> Duration {
         let mut tokens = lock(&self.tokens);
-        let refilled = tokens.0 + now.saturating_duration_since(tokens.1).as_secs_f64() * self.per_second;
-        *tokens = (refilled.min(self.burst) - 1.0, now);
-        match tokens.0 < 0.0 {
-            true => Duration::try_from_secs_f64(-tokens.0 / self.per_second).unwrap_or(Duration::MAX),
+        *tokens = (self.refilled(*tokens, now) - 1.0, now);
+        self.time_until(-tokens.0)
+    }
+
+    /// How long it takes until a token is there; none is taken.
+    pub(crate) fn wait(&self, now: Instant) -> Duration {
+        self.time_until(1.0 - self.refilled(*lock(&self.tokens), now))
+    }
+
+    fn refilled(&self, (tokens, since): (f64, Instant), now: Instant) -> f64 {
+        let added = now.saturating_duration_since(since).as_secs_f64() * self.per_second;
+        (tokens + added).min(self.burst)
+    }
+
+    /// How long it takes until so many tokens have been added.
+    fn time_until(&self, missing: f64) -> Duration {
+        match missing > 0.0 {
+            true => Duration::try_from_secs_f64(missing / self.per_second).unwrap_or(Duration::MAX),
             false => Duration::ZERO,
         }
     }

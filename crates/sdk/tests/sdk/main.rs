@@ -7,5 +7,6 @@ mod informer;
 mod model;
 mod parts;
 mod queue;
+mod rate_limit;
 mod shared;
 mod wire;
