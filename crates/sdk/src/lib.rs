@@ -9,6 +9,7 @@
 //! | [`informer`] | How do many follow a kind by one watch? |
 //! | [`queue`] | What is to be done next, each thing once? |
 //! | [`Object`], [`resource`], [`api`] | How are objects of any kind read and written? |
+//! | [`yaml`] | How are objects read from files? |
 //! | [`rate_limit`] | How many requests a second does a client send? |
 //! | [`expectations`] | Has the cache seen what I did? |
 //! | [`write`](mod@write) | How does one write what others write, too? |
@@ -41,6 +42,7 @@ pub mod seam;
 pub mod timeline;
 pub mod watch;
 pub mod write;
+pub mod yaml;
 
 pub use key::{Key, ParseKeyError};
 pub use object::Object;
