@@ -10,6 +10,7 @@
 //! | [`queue`] | What is to be done next, each thing once? |
 //! | [`Object`], [`resource`], [`api`] | How are objects of any kind read and written? |
 //! | [`yaml`] | How are objects read from files? |
+//! | [`protobuf`] | How does a client speak protobuf? |
 //! | [`rate_limit`] | How many requests a second does a client send? |
 //! | [`expectations`] | Has the cache seen what I did? |
 //! | [`write`](mod@write) | How does one write what others write, too? |
@@ -35,6 +36,7 @@ mod key;
 pub mod metrics;
 mod object;
 pub mod owner;
+pub mod protobuf;
 pub mod queue;
 pub mod rate_limit;
 pub mod resource;

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::Request;
+use http::{Method, Request, Uri};
 use kube::Client;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
@@ -120,7 +120,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (inner, bucket) = (self.inner.clone(), self.bucket.clone());
         Box::pin(async move {
-            if let Some(bucket) = bucket.filter(|_| !is_watch(&request)) {
+            if let Some(bucket) = bucket.filter(|_| !is_watch(request.method(), request.uri())) {
                 let start = Instant::now();
                 bucket.acquire().await;
                 if start.elapsed() > LONG_WAIT {
@@ -138,8 +138,8 @@ where
     }
 }
 
-fn is_watch<B>(request: &Request<B>) -> bool {
-    let parameters = request.uri().query().unwrap_or_default().split('&');
-    request.method() == http::Method::GET
-        && parameters.into_iter().any(|parameter| ["watch", "watch=true", "watch=1"].contains(&parameter))
+/// Whether a request is for a watch.
+pub(crate) fn is_watch(method: &Method, uri: &Uri) -> bool {
+    let mut parameters = uri.query().unwrap_or_default().split('&');
+    method == Method::GET && parameters.any(|one| ["watch", "watch=true", "watch=1"].contains(&one))
 }

@@ -6,6 +6,7 @@ mod fifo;
 mod informer;
 mod model;
 mod parts;
+mod protobuf;
 mod queue;
 mod rate_limit;
 mod shared;

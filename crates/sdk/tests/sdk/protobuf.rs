@@ -1,0 +1,115 @@
+//! Protobuf on the way to a real server.
+
+use std::sync::{Arc, Mutex};
+
+use http::header::{CONTENT_TYPE, HeaderMap};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::Client;
+use kube::api::{Api, DynamicObject, ListParams, PostParams};
+use kube::core::GroupVersionKind;
+use mizzen_sdk::informer::Informer;
+use mizzen_sdk::protobuf::Protobuf;
+use mizzen_sdk::watch::ListWatch;
+use mizzen_sdk::write::{is_already_exists, is_not_found};
+use serde_json::json;
+use tower::{Service, service_fn};
+
+use crate::wire::Wire;
+
+/// The content types of requests and responses, in their order.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    fn write(&self, headers: &HeaderMap) {
+        let content_type = headers.get(CONTENT_TYPE).map_or("-", |value| value.to_str().unwrap());
+        let form = content_type.rsplit(['/', '.']).next().unwrap_or_default();
+        self.0.lock().unwrap().push(form.into());
+    }
+
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+/// A client that speaks protobuf, and what goes over its wire.
+fn client(wire: &Wire) -> (Client, Log) {
+    let (wire, log) = (wire.clone(), Log::default());
+    let writer = log.clone();
+    let service = service_fn(move |request: http::Request<kube::client::Body>| {
+        let (mut wire, log) = (wire.clone(), writer.clone());
+        async move {
+            log.write(request.headers());
+            let response = wire.call(request).await?;
+            log.write(response.headers());
+            Ok::<_, std::convert::Infallible>(response)
+        }
+    });
+    let catalog = mizzen_kinds::catalog();
+    let protobuf = Protobuf::new(&catalog.schemas, catalog.kinds.iter().map(|kind| &*kind.data));
+    (protobuf.wrap(Client::new(service, "default")), log)
+}
+
+fn deployment() -> Deployment {
+    let web = json!({"metadata": {"name": "web", "labels": {"app": "web"}}, "spec": {
+        "replicas": 2, "paused": true, "selector": {"matchLabels": {"app": "web"}},
+        "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [
+            {"name": "c", "image": "i", "resources": {"limits": {"cpu": "1500m"}}, "ports": [{"containerPort": 80}]},
+        ]}},
+    }});
+    serde_json::from_value(web).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_are_written_and_read_as_protobuf_and_are_what_json_says() {
+    let wire = Wire::new().await;
+    let (client, log) = client(&wire);
+    let api: Api<Deployment> = Api::default_namespaced(client);
+    let plain: Api<Deployment> = Api::default_namespaced(wire.client());
+    let made = api.create(&PostParams::default(), &deployment()).await.unwrap();
+    assert_eq!(log.take(), ["protobuf", "protobuf"]);
+    assert_eq!(made, plain.get("web").await.unwrap());
+    let mut read = api.get("web").await.unwrap();
+    assert_eq!(log.take(), ["-", "protobuf"]);
+    assert_eq!(read, made);
+    read.spec.as_mut().unwrap().replicas = Some(3);
+    let replaced = api.replace("web", &PostParams::default(), &read).await.unwrap();
+    assert_eq!(log.take(), ["protobuf", "protobuf"]);
+    assert_eq!(replaced, plain.get("web").await.unwrap());
+    let listed = api.list(&ListParams::default()).await.unwrap();
+    assert_eq!(log.take(), ["-", "protobuf"]);
+    let expected = plain.list(&ListParams::default()).await.unwrap();
+    assert_eq!((listed.items, listed.metadata), (expected.items, expected.metadata));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_in_protobuf_is_an_error_as_in_json() {
+    let wire = Wire::new().await;
+    let (client, log) = client(&wire);
+    let api: Api<Deployment> = Api::default_namespaced(client);
+    assert!(is_not_found(&api.get("none").await.unwrap_err()));
+    assert_eq!(log.take(), ["-", "protobuf"]);
+    api.create(&PostParams::default(), &deployment()).await.unwrap();
+    assert!(is_already_exists(&api.create(&PostParams::default(), &deployment()).await.unwrap_err()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn custom_resources_subresources_and_watches_work_beside_protobuf() {
+    let wire = Wire::new().await;
+    let (client, log) = client(&wire);
+    wire.define("example.com", "shirts", "Shirt").await;
+    let shirts = kube::api::ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Shirt"));
+    let api: Api<DynamicObject> = Api::default_namespaced_with(client.clone(), &shirts);
+    let red = DynamicObject::new("red", &shirts).data(json!({"size": 4}));
+    api.create(&PostParams::default(), &red).await.unwrap();
+    assert_eq!(api.get("red").await.unwrap().data["size"], 4);
+    assert_eq!(log.take(), ["json", "json", "-", "json"]);
+
+    let api: Api<Deployment> = Api::default_namespaced(client.clone());
+    api.create(&PostParams::default(), &deployment()).await.unwrap();
+    assert_eq!(api.get_scale("web").await.unwrap().spec.unwrap().replicas, Some(2));
+    let informer: Informer<Deployment> = Informer::new(ListWatch::namespaced(client, "default"));
+    informer.start();
+    informer.wait_for_sync().await;
+    assert!(informer.lister().namespaced("default").get("web").unwrap().is_some());
+}
