@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
@@ -28,10 +29,16 @@ use crate::health::{self, BootSequence, HealthCheck};
 use crate::identity::User;
 use crate::metrics::{Measured, Metrics};
 use crate::outgoing::{Client, Identity};
+use crate::runtime_config::{self, ApiSetting};
 use crate::token::{ProvedTokens, ServiceAccounts, Signer};
 use crate::types::Types;
 use crate::unsent::{Unsent, UnsentLimits};
 use crate::verbs::Frames;
+
+/// The addresses of a node that are dialled, the best first. Kubernetes: upstream begins with the host's name, and
+/// installers pass these with `--kubelet-preferred-address-types`, because the name often does not resolve.
+const KUBELET_ADDRESS_TYPES: [&str; 5] =
+    ["InternalIP", "InternalDNS", "ExternalIP", "ExternalDNS", "Hostname"];
 
 /// How the server is set up.
 #[derive(Debug, Clone)]
@@ -46,6 +53,12 @@ pub struct Options {
     pub http: Http,
     /// Serve versions that Kubernetes has removed, too.
     pub legacy_apis: bool,
+    /// Which built-in API versions are served; [`check_runtime_config`](crate::check_runtime_config) checks them.
+    pub runtime_config: Vec<ApiSetting>,
+    /// How long events are retained, in whole seconds; zero retains them.
+    pub event_ttl: Duration,
+    /// The types of nodes' addresses at which kubelets are asked, the preferred one first.
+    pub kubelet_address_types: Vec<String>,
     /// The key that signs service accounts' tokens; without it there are none.
     pub signer: Option<Arc<dyn Signer>>,
     /// Whose tokens of service accounts are good, and for whom.
@@ -86,6 +99,9 @@ impl Default for Options {
             min_request_timeout: 30 * 60,
             http: Http::default(),
             legacy_apis: false,
+            runtime_config: Vec::new(),
+            event_ttl: Duration::from_secs(60 * 60),
+            kubelet_address_types: KUBELET_ADDRESS_TYPES.map(String::from).to_vec(),
             signer: None,
             service_accounts: ServiceAccounts::default(),
             authorizers: Vec::new(),
@@ -169,7 +185,14 @@ pub(crate) struct Inner {
 impl Server {
     /// A server for all built-in kinds.
     pub fn new(registry: Registry, options: Options) -> Server {
-        let built_in = if options.legacy_apis { kinds::legacy_catalog() } else { kinds::catalog() };
+        let mut built_in = if options.legacy_apis { kinds::legacy_catalog() } else { kinds::catalog() };
+        runtime_config::disable(&mut built_in, &options.runtime_config);
+        let event_ttl = u32::try_from(options.event_ttl.as_secs()).unwrap_or(u32::MAX);
+        for kind in
+            built_in.kinds.iter_mut().filter(|kind| kind.rules.ttl.is_some_and(|ttl| ttl != event_ttl))
+        {
+            Arc::make_mut(&mut kind.data).rules.ttl = Some(event_ttl);
+        }
         let types = Types::new(&built_in.schemas);
         let catalog = Catalog::new(registry.store(), built_in);
         Server::join(registry, catalog, types, options, Extensions::default())

@@ -173,7 +173,7 @@ pub struct Rules {
     pub plain_metadata: bool,
     /// Objects have no protobuf, and strategic merge does not know them.
     pub loose: bool,
-    /// Seconds after which an object is gone.
+    /// Seconds after which an object is gone; zero for never.
     pub ttl: Option<u32>,
     /// What a name may look like.
     pub name: NameRule,

@@ -54,7 +54,8 @@ fn is_too_large(kind: &Kind, value: &Value, draft: &Draft) -> bool {
 /// The draft of a stored object, with its index terms and its header.
 pub(crate) fn draft(kind: &Kind, value: &mut Value, now: i64) -> Draft {
     let (text, stamp) = text(kind, value);
-    let expires = kind.rules.ttl.map(|seconds| u64::try_from(now).unwrap_or_default() + u64::from(seconds));
+    let ttl = kind.rules.ttl.filter(|seconds| *seconds > 0);
+    let expires = ttl.map(|seconds| u64::try_from(now).unwrap_or_default() + u64::from(seconds));
     Draft {
         value: text.into(),
         stamp: Some(stamp),

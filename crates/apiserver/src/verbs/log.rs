@@ -13,9 +13,6 @@ use crate::request::Query;
 
 /// Kubernetes: where a kubelet listens if its node does not say.
 const KUBELET_PORT: i64 = 10250;
-/// The addresses of a node that are dialled, the best first. Kubernetes: upstream begins with the host's name, and
-/// whoever sets a cluster up puts these in front, because nobody can look that name up.
-const ADDRESS_TYPES: [&str; 5] = ["InternalIP", "InternalDNS", "ExternalIP", "ExternalDNS", "Hostname"];
 /// Kubernetes: how much of a refusal is read (registry/generic/rest/response_checker.go).
 const MAX_REFUSAL: usize = 50_000;
 
@@ -132,8 +129,8 @@ fn kubelet(call: &Call, node: &str) -> Result<String, Status> {
     let nodes = call.server.catalog.get("", "v1", "nodes").ok_or_else(Status::no_such_resource)?;
     let node = call.server.registry.get(&nodes, &Key::new("", node), "")?.value();
     let addresses = node["status"]["addresses"].list();
-    let of_type = |wanted: &&str| addresses.iter().find(|address| address["type"].str() == *wanted);
-    let Some(address) = ADDRESS_TYPES.iter().find_map(of_type) else {
+    let of_type = |wanted: &String| addresses.iter().find(|address| address["type"].str() == wanted);
+    let Some(address) = call.server.options.kubelet_address_types.iter().find_map(of_type) else {
         return Err(Status::unknown("no preferred addresses found; known addresses: []"));
     };
     let port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].int();

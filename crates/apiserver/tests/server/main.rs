@@ -35,6 +35,7 @@ mod pod_security;
 mod policy;
 mod quota;
 mod race;
+mod runtime_config;
 mod second;
 mod select;
 mod service_account;

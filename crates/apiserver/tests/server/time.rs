@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mizzen_apiserver::Options;
 use tokio::time::{Instant, advance};
 
 use crate::rig::{CONFIG_MAPS, Rig};
@@ -64,6 +65,21 @@ async fn an_event_lives_for_an_hour() {
     assert_eq!(rig.server.registry().expire().await, 1);
     rig.get(&format!("{EVENTS}/e")).await.expect(404);
     assert_eq!(events.next_name().await, "DELETED e");
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_are_retained_for_as_long_as_the_options_say() {
+    let object =
+        r#"{"metadata":{"name":"e"},"involvedObject":{"kind":"Pod","namespace":"default","name":"p"}}"#;
+    for (event_ttl, n_expired_early, n_expired_late) in [(30, 1, 0), (7_200, 0, 1), (0, 0, 0)] {
+        let event_ttl = Duration::from_secs(event_ttl);
+        let rig = Rig::with(Options { event_ttl, ..Options::default() }).await;
+        rig.post(EVENTS, object).await.expect(201);
+        advance(Duration::from_secs(31)).await;
+        assert_eq!(rig.server.registry().expire().await, n_expired_early, "{event_ttl:?}");
+        advance(Duration::from_secs(7_200)).await;
+        assert_eq!(rig.server.registry().expire().await, n_expired_late, "{event_ttl:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
