@@ -11,7 +11,9 @@ use mizzen_apiserver::authenticate::{Authorities, Trusted};
 use mizzen_apiserver::listen::listen;
 use mizzen_apiserver::metrics::Measured;
 use mizzen_apiserver::seams::{SystemRandom, WallClock};
-use mizzen_apiserver::{Admission, HealthCheck, Http, Identity, Options, PluginError, Plugins, Server};
+use mizzen_apiserver::{
+    Admission, HealthCheck, Http, Identity, Options, PluginError, Plugins, Server, check_runtime_config,
+};
 use mizzen_object::address::Block;
 use mizzen_registry::Registry;
 use mizzen_scheduler::Configuration;
@@ -130,7 +132,7 @@ impl Parts {
 
 /// Serves until a signal says to stop.
 pub fn serve(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
-    log::init();
+    args.component.init_log();
     raise_file_limit();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(STACK).build()?;
@@ -152,7 +154,7 @@ fn raise_file_limit() {
 async fn run(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
     let started = Instant::now();
     let chosen = Chosen::read(args, &parts)?;
-    let listener = bind(args.bind_address, args.port).await?;
+    let listener = bind(args.bind_address, args.port()).await?;
     let address = listener.local_addr()?;
     let kept = Kept::open(args).await?;
     let mut trust = args.trust.trust(&kept.authority, &kept.front_proxy)?;
@@ -206,6 +208,9 @@ impl Chosen {
         let (plugins, admission) =
             (args.admission.plugins(parts.plugins())?, args.admission.configuration()?);
         plugins.check(&admission)?;
+        let has_controllers = matches!(parts, Parts::Whole(_));
+        check_runtime_config(&args.runtime_config, args.legacy_apis, has_controllers)
+            .map_err(|why| ComposeError::Configuration { file: "--runtime-config".into(), why })?;
         Ok(Chosen {
             protocol: args.serving.protocol()?,
             http: args.serving.http()?,
@@ -257,12 +262,21 @@ fn options(
     Ok(Options {
         advertise: address.to_string(),
         legacy_apis: args.legacy_apis,
+        runtime_config: args.runtime_config.clone(),
+        event_ttl: args.storage.event_ttl,
+        kubelet_address_types: args.clients.kubelet_address_types(),
         request_timeout: args.serving.request_timeout(),
         min_request_timeout: args.serving.min_request_timeout(),
         http: chosen.http.clone(),
         signer: Some(kept.token_key.clone()),
-        front_proxy: Some(shown(kept.front_proxy.front_proxy_client()?)),
-        kubelet_client: Some(shown(kept.authority.kubelet_client()?)),
+        front_proxy: Some(match args.clients.front_proxy()? {
+            Some(identity) => identity,
+            None => shown(kept.front_proxy.front_proxy_client()?),
+        }),
+        kubelet_client: Some(match args.clients.kubelet_client()? {
+            Some(identity) => identity,
+            None => shown(kept.authority.kubelet_client()?),
+        }),
         authentication: args.authentication.authentication(
             &kept.registry,
             &service_accounts,

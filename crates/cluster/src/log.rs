@@ -1,4 +1,5 @@
-//! What the process says of itself, on standard error. `MIZZEN_LOG` says how much: error, warn, info, debug or trace.
+//! What the process says of itself, on standard error. `MIZZEN_LOG` says how much: error, warn, info, debug or trace; a
+//! verbosity (`-v`) comes before it.
 //!
 //! Invariant: libraries have no more than a warning to say, whatever is asked for: nobody has read all of what they would
 //! write down of a request.
@@ -13,10 +14,15 @@ use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// Begins to log.
-pub fn init() {
+/// Begins to log, at klog's verbosity if there is one.
+pub fn init(verbosity: Option<u32>) {
     let wanted = std::env::var("MIZZEN_LOG").unwrap_or_default();
-    let level: Level = wanted.parse().unwrap_or(Level::INFO);
+    let level = match verbosity {
+        None => wanted.parse().unwrap_or(Level::INFO),
+        Some(0..=3) => Level::INFO,
+        Some(4..=5) => Level::DEBUG,
+        Some(_) => Level::TRACE,
+    };
     tracing_subscriber::fmt()
         .with_writer(io::stderr)
         .log_internal_errors(false)

@@ -3,18 +3,75 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use mizzen_apiserver::issue_token;
 use mizzen_controllers::{self as controllers, SignToken};
 
+use super::component::ComponentArgs;
 use super::lead::{self, LeadError};
 use super::signing::Signing;
+use super::unsupported::{KubeControllerManager, Unsupported};
 use super::up::pod_range;
 use crate::connect::connect;
 use crate::election::Lease;
 use crate::log::say;
 use crate::pki::{self, PkiError};
 use crate::token_key::TokenKey;
+
+/// Upstream's older names of controllers. Kubernetes: cmd/kube-controller-manager/app, `aliases`.
+const ALIASES: &[(&str, &str)] = &[
+    ("attachdetach", "persistentvolume-attach-detach-controller"),
+    ("bootstrapsigner", "bootstrap-signer-controller"),
+    ("cloud-node-lifecycle", "cloud-node-lifecycle-controller"),
+    ("clusterrole-aggregation", "clusterrole-aggregation-controller"),
+    ("cronjob", "cronjob-controller"),
+    ("csrapproving", "certificatesigningrequest-approving-controller"),
+    ("csrcleaner", "certificatesigningrequest-cleaner-controller"),
+    ("csrsigning", "certificatesigningrequest-signing-controller"),
+    ("daemonset", "daemonset-controller"),
+    ("deployment", "deployment-controller"),
+    ("disruption", "disruption-controller"),
+    ("endpoint", "endpoints-controller"),
+    ("endpointslice", "endpointslice-controller"),
+    ("endpointslicemirroring", "endpointslice-mirroring-controller"),
+    ("ephemeral-volume", "ephemeral-volume-controller"),
+    ("garbagecollector", "garbage-collector-controller"),
+    ("horizontalpodautoscaling", "horizontal-pod-autoscaler-controller"),
+    ("job", "job-controller"),
+    ("legacy-service-account-token-cleaner", "legacy-serviceaccount-token-cleaner-controller"),
+    ("namespace", "namespace-controller"),
+    ("nodeipam", "node-ipam-controller"),
+    ("nodelifecycle", "node-lifecycle-controller"),
+    ("persistentvolume-binder", "persistentvolume-binder-controller"),
+    ("persistentvolume-expander", "persistentvolume-expander-controller"),
+    ("podgc", "pod-garbage-collector-controller"),
+    ("pv-protection", "persistentvolume-protection-controller"),
+    ("pvc-protection", "persistentvolumeclaim-protection-controller"),
+    ("replicaset", "replicaset-controller"),
+    ("replicationcontroller", "replicationcontroller-controller"),
+    ("resource-claim-controller", "resourceclaim-controller"),
+    ("resourcequota", "resourcequota-controller"),
+    ("root-ca-cert-publisher", "root-ca-certificate-publisher-controller"),
+    ("route", "node-route-controller"),
+    ("service", "service-lb-controller"),
+    ("serviceaccount", "serviceaccount-controller"),
+    ("serviceaccount-token", "serviceaccount-token-controller"),
+    ("statefulset", "statefulset-controller"),
+    ("storage-version-gc", "storageversion-garbage-collector-controller"),
+    ("svm", "storage-version-migrator-controller"),
+    ("tokencleaner", "token-cleaner-controller"),
+    ("ttl", "ttl-controller"),
+    ("ttl-after-finished", "ttl-after-finished-controller"),
+];
+
+/// Controllers of upstream that do not exist here, and so may be switched off.
+const ABSENT: &[&str] = &[
+    "cloud-node-lifecycle-controller",
+    "node-route-controller",
+    "persistentvolume-attach-detach-controller",
+    "service-lb-controller",
+    "storageversion-garbage-collector-controller",
+];
 
 /// Run the control loops alone, against any Kubernetes API server. Of several that run, one works.
 #[derive(Args)]
@@ -24,8 +81,8 @@ pub struct Controllers {
     /// How to reach the server
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
-    /// The loops to run; all if none is named
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = known)]
+    /// Run these controllers: * for all, NAME for one, -NAME for all of * but one; upstream's short names are known, too
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "*", value_parser = known)]
     controllers: Vec<String>,
     /// The addresses of pods, of which every node gets a block; one range per family, or none
     #[arg(long, value_name = "RANGE,…", value_delimiter = ',', value_parser = pod_range)]
@@ -38,9 +95,17 @@ pub struct Controllers {
     service_account_private_key_file: Option<PathBuf>,
     #[command(flatten)]
     signing: Signing,
-    /// Work without asking whether another does
+    /// Work while holding the lease kube-system/kube-controller-manager, so that of several one works; --leader-elect=false works without it
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        default_value_t = true, action = ArgAction::Set, conflicts_with = "no_leader_elect")]
+    leader_elect: bool,
+    /// The same as --leader-elect=false
     #[arg(long)]
     no_leader_elect: bool,
+    #[command(flatten)]
+    component: ComponentArgs,
+    #[command(flatten)]
+    _unsupported: Unsupported<KubeControllerManager>,
 }
 
 /// Signs tokens with the key in a file.
@@ -49,8 +114,13 @@ fn signer(file: &Path) -> Result<SignToken, PkiError> {
     Ok(Arc::new(move |claims| issue_token(&key, claims)))
 }
 
-fn known(name: &str) -> Result<String, String> {
-    match controllers::names().any(|known| known == name) {
+/// A member of `--controllers`, with the controller's full name.
+fn known(text: &str) -> Result<String, String> {
+    let name = text.strip_prefix('-').unwrap_or(text);
+    let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, name)| name);
+    let is_off = text.starts_with('-');
+    match text == "*" || controllers::names().any(|known| known == name) || is_off && ABSENT.contains(&name) {
+        true if is_off => Ok(format!("-{name}")),
         true => Ok(name.into()),
         false => Err(format!(
             "there is no such loop; there are {}",
@@ -59,15 +129,32 @@ fn known(name: &str) -> Result<String, String> {
     }
 }
 
+/// The controllers that are enabled. Kubernetes: controller-manager/app/helper.go, IsControllerEnabled.
+fn enabled(choice: &[String]) -> Result<Vec<String>, LeadError> {
+    let decides = |name: &str, member: &String| member == name || member.strip_prefix('-') == Some(name);
+    let is_enabled = |name: &&str| match choice.iter().find(|member| decides(name, member)) {
+        Some(member) => member == name,
+        None => choice.iter().any(|member| member == "*"),
+    };
+    let names: Vec<String> = controllers::names().filter(is_enabled).map(String::from).collect();
+    if names.is_empty() {
+        let why = "no controller is enabled; begin with * to enable all that are not named".into();
+        return Err(LeadError::Configuration { file: "--controllers".into(), why });
+    }
+    Ok(names)
+}
+
 impl Controllers {
     /// Works until told to stop.
     pub fn run(self) -> Result<(), LeadError> {
+        self.component.init_log();
+        let loops = enabled(&self.controllers)?;
         lead::run(async {
             let client = connect(&self.kubeconfig, "kube-controller-manager").await?;
-            let lease = (!self.no_leader_elect).then(Lease::of_loops);
+            let lease = (self.leader_elect && !self.no_leader_elect).then(Lease::of_loops);
             let shared = client.clone();
             let mut options = controllers::Options::new(Arc::new(move |_| shared.clone()));
-            options.loops = self.controllers;
+            options.loops = loops;
             options.pod_ranges = self.cluster_cidr;
             options.root_ca = self.root_ca_file.as_deref().map(pki::read_certificates).transpose()?;
             options.authority = self.signing.authority()?;
@@ -80,5 +167,34 @@ impl Controllers {
             })
             .await
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn n_enabled(text: &str) -> usize {
+        let choice: Vec<String> = text.split(',').map(|member| known(member).unwrap()).collect();
+        enabled(&choice).map_or(0, |names| names.len())
+    }
+
+    #[test]
+    fn controllers_are_chosen_as_upstream_does() {
+        let all = controllers::names().count();
+        assert_eq!(n_enabled("*"), all);
+        assert_eq!(n_enabled("*,bootstrapsigner,tokencleaner"), all);
+        assert_eq!(n_enabled("*,-nodelifecycle,-ttl-controller,-attachdetach"), all - 2);
+        assert_eq!(n_enabled("deployment,replicaset-controller"), 2);
+        assert_eq!(n_enabled("-deployment"), 0);
+        assert!(known("attachdetach").unwrap_err().contains("there is no such loop"));
+        assert!(known("-nonsense").is_err());
+    }
+
+    #[test]
+    fn every_alias_is_of_a_controller() {
+        for (alias, name) in ALIASES {
+            assert!(ABSENT.contains(name) || controllers::names().any(|known| known == *name), "{alias}");
+        }
     }
 }

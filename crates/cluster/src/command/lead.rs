@@ -11,7 +11,6 @@ use tokio::runtime::Builder;
 use crate::compose::stop_signal;
 use crate::connect::ConnectError;
 use crate::election::{Candidate, Lease, NAMESPACE, Standing};
-use crate::log;
 use crate::pki::PkiError;
 
 /// Why a part does not work.
@@ -39,9 +38,8 @@ pub enum LeadError {
     Runtime(#[from] io::Error),
 }
 
-/// Runs a part.
+/// Runs a part, which logs already.
 pub fn run(part: impl Future<Output = Result<(), LeadError>>) -> Result<(), LeadError> {
-    log::init();
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(part);
     runtime.shutdown_timeout(Duration::from_secs(1));

@@ -1,13 +1,16 @@
 //! The subcommands, a file each; `server` has what those have in common that run a server.
 
 mod apiserver;
+mod component;
 mod controllers;
+mod feature_gates;
 mod kubeconfig;
 mod lead;
 mod node;
 mod scheduler;
 mod server;
 mod signing;
+mod unsupported;
 mod up;
 
 pub use apiserver::Apiserver;

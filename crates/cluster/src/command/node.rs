@@ -20,7 +20,7 @@ use tokio::time::sleep;
 use super::lead::{self, LeadError};
 use crate::connect::connect;
 use crate::election::Lease;
-use crate::log::say;
+use crate::log::{self, say};
 
 /// How many of the nodes are looked at to know whether all are there.
 const LAST: usize = 32;
@@ -63,6 +63,7 @@ pub enum Runtime {
 impl Node {
     /// Runs until told to stop.
     pub fn run(self) -> Result<(), LeadError> {
+        log::init(None);
         lead::run(async {
             let client = connect(&self.kubeconfig, "kubelet").await?;
             let mut options = node::Options::simulated(client.clone(), self.nodes as usize);

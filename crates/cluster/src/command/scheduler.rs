@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use mizzen_scheduler::{self as scheduler, Configuration};
 
+use super::component::ComponentArgs;
 use super::lead::{self, LeadError};
+use super::unsupported::{KubeScheduler, Unsupported};
 use crate::connect::connect;
 use crate::election::Lease;
 use crate::log::say;
@@ -22,14 +24,23 @@ pub struct Scheduler {
     /// Profiles, plugins and extenders: a KubeSchedulerConfiguration in YAML or JSON
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Work without asking whether another does
+    /// Work while holding the lease kube-system/kube-scheduler, so that of several one works; --leader-elect=false works without it
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        default_value_t = true, action = ArgAction::Set, conflicts_with = "no_leader_elect")]
+    leader_elect: bool,
+    /// The same as --leader-elect=false
     #[arg(long)]
     no_leader_elect: bool,
+    #[command(flatten)]
+    component: ComponentArgs,
+    #[command(flatten)]
+    _unsupported: Unsupported<KubeScheduler>,
 }
 
 impl Scheduler {
     /// Works until told to stop.
     pub fn run(self) -> Result<(), LeadError> {
+        self.component.init_log();
         lead::run(async {
             let file = self.config.clone().unwrap_or_default();
             let refuse = |why: String| LeadError::Configuration { file, why };
@@ -38,7 +49,7 @@ impl Scheduler {
                 None => Configuration::default(),
             };
             let client = connect(&self.kubeconfig, "kube-scheduler").await?;
-            let lease = (!self.no_leader_elect).then(Lease::of_scheduler);
+            let lease = (self.leader_elect && !self.no_leader_elect).then(Lease::of_scheduler);
             let mut options = scheduler::Options::new(client.clone());
             options.configuration = Arc::new(configuration);
             lead::lead(client, lease, async {

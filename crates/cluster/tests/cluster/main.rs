@@ -4,6 +4,7 @@
 
 mod certificates;
 mod client;
+mod flags;
 mod frames;
 mod plugin;
 mod process;

@@ -4,6 +4,7 @@ mod admission;
 mod audit;
 mod authentication;
 mod authorization;
+mod clients;
 mod encryption;
 mod fairness;
 mod oidc;
@@ -18,14 +19,18 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use mizzen_apiserver::ApiSetting;
 use mizzen_object::{Value, yaml};
 
+use super::component::ComponentArgs;
+use super::unsupported::{KubeApiserver, Unsupported};
 use crate::compose::ComposeError;
 use admission::AdmissionArgs;
 use audit::AuditArgs;
 use authentication::AuthenticationArgs;
 use authorization::AuthorizationArgs;
 pub use authorization::Authorized;
+use clients::ClientArgs;
 use encryption::EncryptionArgs;
 use fairness::FairnessArgs;
 use service_accounts::ServiceAccountArgs;
@@ -48,7 +53,10 @@ pub struct ServerArgs {
     pub in_memory: bool,
     /// The port to listen on; 0 picks a free one
     #[arg(long, value_name = "N", default_value_t = 6443)]
-    pub port: u16,
+    port: u16,
+    /// The same as --port, but 0 is refused
+    #[arg(long, value_name = "N", conflicts_with = "port", value_parser = secure_port)]
+    secure_port: Option<u16>,
     /// The address to listen on
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     pub bind_address: IpAddr,
@@ -60,6 +68,10 @@ pub struct ServerArgs {
     /// PodDisruptionBudget, RBAC, CustomResourceDefinition, webhook configurations and APIService as v1beta1
     #[arg(long)]
     pub legacy_apis: bool,
+    /// Serve or do not serve built-in API versions: GROUP/VERSION or GROUP/VERSION/RESOURCE (/v1 for the core group), or
+    /// api/all, api/ga, api/beta, api/alpha. Refuse to start where a version is not available or is needed
+    #[arg(long, value_name = "KEY=BOOL,…", value_delimiter = ',')]
+    pub runtime_config: Vec<ApiSetting>,
     #[command(flatten)]
     pub authentication: AuthenticationArgs,
     #[command(flatten)]
@@ -82,9 +94,28 @@ pub struct ServerArgs {
     pub services: ServiceArgs,
     #[command(flatten)]
     pub storage: StorageArgs,
+    #[command(flatten)]
+    pub clients: ClientArgs,
+    #[command(flatten)]
+    pub component: ComponentArgs,
+    #[command(flatten)]
+    _unsupported: Unsupported<KubeApiserver>,
+}
+
+/// Kubernetes: a server cannot do without its port.
+fn secure_port(text: &str) -> Result<u16, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err("must be between 1 and 65535, inclusive; --port 0 picks a free port".into()),
+        Ok(port) => Ok(port),
+    }
 }
 
 impl ServerArgs {
+    /// The port to listen on; 0 picks a free one.
+    pub fn port(&self) -> u16 {
+        self.secure_port.unwrap_or(self.port)
+    }
+
     /// The directory to keep everything in; none for memory.
     pub fn directory(&self) -> Option<PathBuf> {
         if self.in_memory {

@@ -11,7 +11,7 @@ use mizzen_object::time::duration_nanos;
 
 use super::refused;
 use crate::compose::ComposeError;
-use crate::pki::{Certificates, Files, Protocol, Signed, Useless};
+use crate::pki::{Certificates, Files, Protocol, Signed, Useless, write_private};
 
 /// The arguments of TLS and HTTP.
 #[derive(Args, Clone)]
@@ -22,6 +22,10 @@ pub struct ServingArgs {
     /// The key of --tls-cert-file, as PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     tls_private_key_file: Option<PathBuf>,
+    /// Serve with the certificate apiserver.crt and the key apiserver.key in this directory; write the server's own there if
+    /// neither exists. --tls-cert-file comes before it [default: none]
+    #[arg(long, value_name = "DIR")]
+    cert_dir: Option<PathBuf>,
     /// A certificate and its key for those who ask for other names: CERT,KEY or CERT,KEY:NAME,…; may be given often
     #[arg(long, value_name = "CERT,KEY[:NAME,…]", value_parser = sni)]
     tls_sni_cert_key: Vec<Files>,
@@ -69,12 +73,33 @@ impl ServingArgs {
 
     /// The certificates that are shown; `own` is that of our authority.
     pub fn certificates(&self, protocol: &Protocol, own: &Signed) -> Result<Arc<Certificates>, ComposeError> {
-        let default = self.tls_cert_file.clone().zip(self.tls_private_key_file.clone());
-        let default = default.map(|(certificate, key)| Files { certificate, key, names: Vec::new() });
+        let default = match self.tls_cert_file.clone().zip(self.tls_private_key_file.clone()) {
+            Some((certificate, key)) => Some(Files { certificate, key, names: Vec::new() }),
+            None => self.pair_in_cert_dir(own)?,
+        };
         let named = self.tls_sni_cert_key.clone();
         Certificates::new(protocol.provider.clone(), own, default, named)
             .map(Arc::new)
             .map_err(|Useless { file, why }| refused(&file, why))
+    }
+
+    /// The pair in the directory of certificates; none if `own` was written there. Kubernetes: server/options/serving.go,
+    /// MaybeDefaultWithSelfSignedCerts.
+    fn pair_in_cert_dir(&self, own: &Signed) -> Result<Option<Files>, ComposeError> {
+        let Some(directory) = &self.cert_dir else { return Ok(None) };
+        let (certificate, key) = (directory.join("apiserver.crt"), directory.join("apiserver.key"));
+        match (certificate.exists(), key.exists()) {
+            (true, true) => Ok(Some(Files { certificate, key, names: Vec::new() })),
+            (false, false) => {
+                write_private(&key, &own.key)?;
+                write_private(&certificate, &own.certificate)?;
+                Ok(None)
+            }
+            (has_certificate, _) => {
+                let missing = if has_certificate { &key } else { &certificate };
+                Err(refused(missing, "certificate and key must be supplied as a pair".into()))
+            }
+        }
     }
 
     /// How HTTP is spoken.

@@ -1,4 +1,4 @@
-//! How long is the past kept?
+//! How long are superseded revisions and events kept?
 
 use std::time::Duration;
 
@@ -13,4 +13,7 @@ pub struct StorageArgs {
     /// resource versions are valid for one to two intervals
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "5m0s")]
     pub etcd_compaction_interval: Duration,
+    /// Delete events this long after they were last written; 0 retains them
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1h0m0s")]
+    pub event_ttl: Duration,
 }

@@ -1,0 +1,180 @@
+//! `--feature-gates`: known gates are accepted in the state that the feature has here, and refused otherwise.
+//!
+//! Kubernetes: component-base/featuregate/feature_gate.go, whose messages these are where it refuses, too.
+
+use std::sync::LazyLock;
+
+/// The gates of v1.36. The format is in data/README.md.
+static GATES: LazyLock<Vec<Gate>> =
+    LazyLock::new(|| include_str!("../../data/feature.gates").lines().map(Gate::read).collect());
+
+/// What is known of a gate.
+struct Gate {
+    name: &'static str,
+    stage: &'static str,
+    default: bool,
+    is_locked: bool,
+    /// The state of the feature here.
+    is_on: bool,
+}
+
+impl Gate {
+    fn read(line: &'static str) -> Gate {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let default = words[2] == "true";
+        let is_on = match words.last() {
+            Some(&"on") => true,
+            Some(&"off") => false,
+            _ => default,
+        };
+        Gate { name: words[0], stage: words[1], default, is_locked: words.contains(&"locked"), is_on }
+    }
+
+    /// Whether the gate can be set to `wanted`.
+    fn check(&self, wanted: bool) -> Result<(), String> {
+        let Gate { name, default, .. } = self;
+        match (self.is_locked && *default != wanted, wanted == self.is_on) {
+            (true, _) => {
+                Err(format!("cannot set feature gate {name} to {wanted}, feature is locked to {default}"))
+            }
+            (_, true) => Ok(()),
+            (_, false) if wanted => {
+                Err(format!("cannot set feature gate {name} to true, this feature is not available here"))
+            }
+            (_, false) => {
+                Err(format!("cannot set feature gate {name} to false, this feature is always on here"))
+            }
+        }
+    }
+}
+
+/// A gate that was set to the state that its feature has.
+#[derive(Debug, Clone)]
+pub struct FeatureGate {
+    name: &'static str,
+    stage: &'static str,
+    enabled: bool,
+}
+
+/// The gates of one `--feature-gates`.
+#[derive(Debug, Clone)]
+pub struct FeatureGates(Vec<FeatureGate>);
+
+impl FeatureGates {
+    /// Logs a warning for each gate that a later release will not know.
+    pub fn warn(&self) {
+        for FeatureGate { name, stage, enabled } in &self.0 {
+            if matches!(*stage, "ga" | "deprecated") {
+                tracing::warn!(
+                    gate = name,
+                    stage,
+                    enabled,
+                    "feature gate will be removed in a future release"
+                );
+            }
+        }
+    }
+}
+
+/// Reads `[kube:]NAME=BOOL,…`.
+pub fn feature_gates(text: &str) -> Result<FeatureGates, String> {
+    let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
+    let set: Vec<Vec<FeatureGate>> = pairs.map(feature_gate).collect::<Result<_, _>>()?;
+    Ok(FeatureGates(set.into_iter().flatten().collect()))
+}
+
+/// What one pair sets; `AllAlpha` and `AllBeta` set many gates.
+fn feature_gate(pair: &str) -> Result<Vec<FeatureGate>, String> {
+    let name = match pair.split_once(':') {
+        Some(("kube", name)) => name,
+        Some((component, _)) => return Err(format!("component not registered: {component}")),
+        None => pair,
+    };
+    let (name, value) = name.split_once('=').ok_or_else(|| format!("missing bool value for {name}"))?;
+    let (name, value) = (name.trim(), value.trim());
+    let enabled = parse_bool(value).ok_or_else(|| {
+        format!("invalid value of {name}={value}, err: strconv.ParseBool: parsing {value:?}: invalid syntax")
+    })?;
+    match name {
+        "AllAlpha" => all("alpha", name, enabled),
+        "AllBeta" => all("beta", name, enabled),
+        _ => {
+            let gate = GATES.iter().find(|gate| gate.name == name);
+            let gate = gate.ok_or_else(|| format!("unrecognized feature gate: {name}"))?;
+            gate.check(enabled)?;
+            Ok(vec![FeatureGate { name: gate.name, stage: gate.stage, enabled }])
+        }
+    }
+}
+
+/// Sets all gates of a stage, which must have that state already.
+fn all(stage: &str, name: &str, enabled: bool) -> Result<Vec<FeatureGate>, String> {
+    let others = GATES.iter().filter(|gate| gate.stage == stage && gate.is_on != enabled);
+    let others: Vec<&str> = others.map(|gate| gate.name).collect();
+    match others.is_empty() {
+        true => Ok(Vec::new()),
+        false => Err(format!(
+            "cannot set feature gate {name} to {enabled}, these features are always {}: {}",
+            !enabled,
+            others.join(", ")
+        )),
+    }
+}
+
+/// As Go's `strconv.ParseBool`.
+fn parse_bool(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
+        "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gates_are_accepted_in_the_state_that_features_have() {
+        for text in [
+            "",
+            "SidecarContainers=true",
+            "kube:WatchList=1, AllAlpha=false,",
+            "StorageVersionAPI=false",
+            "ComponentFlagz=false",
+        ] {
+            assert!(feature_gates(text).is_ok(), "{text}: {:?}", feature_gates(text));
+        }
+    }
+
+    #[test]
+    fn gates_are_refused_in_another_state() {
+        for (text, expected) in [
+            ("Foo=true", "unrecognized feature gate: Foo"),
+            ("Foo", "missing bool value for Foo"),
+            ("x:WatchList=true", "component not registered: x"),
+            (
+                "WatchList=maybe",
+                "invalid value of WatchList=maybe, err: strconv.ParseBool: parsing \"maybe\": invalid syntax",
+            ),
+            (
+                "SidecarContainers=false",
+                "cannot set feature gate SidecarContainers to false, feature is locked to true",
+            ),
+            ("WatchList=false", "cannot set feature gate WatchList to false, this feature is always on here"),
+            (
+                "StorageVersionAPI=true",
+                "cannot set feature gate StorageVersionAPI to true, this feature is not available here",
+            ),
+            (
+                "ComponentFlagz=true",
+                "cannot set feature gate ComponentFlagz to true, this feature is not available here",
+            ),
+        ] {
+            assert_eq!(feature_gates(text).unwrap_err(), expected);
+        }
+        assert!(feature_gates("AllBeta=true").unwrap_err().contains("CoordinatedLeaderElection"));
+        assert!(feature_gates("AllBeta=false").unwrap_err().contains("WatchList"));
+        assert!(feature_gates("AllAlpha=true").unwrap_err().contains("StorageVersionAPI"));
+    }
+}

@@ -1,0 +1,58 @@
+//! Whom is the server to aggregated API servers and kubelets, and where does it reach kubelets?
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use mizzen_apiserver::{Identity, Options};
+
+use super::text;
+use crate::compose::ComposeError;
+
+/// The arguments of the server as a client.
+#[derive(Args, Clone)]
+pub struct ClientArgs {
+    /// Present this client certificate, in PEM, to aggregated API servers [default: one of the own front proxy authority]
+    #[arg(long, value_name = "FILE", requires = "proxy_client_key_file")]
+    proxy_client_cert_file: Option<PathBuf>,
+    /// The key of that certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "proxy_client_cert_file")]
+    proxy_client_key_file: Option<PathBuf>,
+    /// Present this client certificate, in PEM, to kubelets [default: one of the own authority]
+    #[arg(long, value_name = "FILE", requires = "kubelet_client_key")]
+    kubelet_client_certificate: Option<PathBuf>,
+    /// The key of that certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "kubelet_client_certificate")]
+    kubelet_client_key: Option<PathBuf>,
+    /// Ask kubelets at the first address of these types that a node has [default:
+    /// InternalIP,InternalDNS,ExternalIP,ExternalDNS,Hostname]
+    #[arg(long, value_name = "TYPE,…", value_delimiter = ',',
+        value_parser = ["InternalIP", "InternalDNS", "ExternalIP", "ExternalDNS", "Hostname"])]
+    kubelet_preferred_address_types: Vec<String>,
+}
+
+impl ClientArgs {
+    /// The identity for aggregated API servers, if files have one.
+    pub fn front_proxy(&self) -> Result<Option<Identity>, ComposeError> {
+        identity(self.proxy_client_cert_file.as_deref(), self.proxy_client_key_file.as_deref())
+    }
+
+    /// The identity for kubelets, if files have one.
+    pub fn kubelet_client(&self) -> Result<Option<Identity>, ComposeError> {
+        identity(self.kubelet_client_certificate.as_deref(), self.kubelet_client_key.as_deref())
+    }
+
+    /// The types of nodes' addresses, the preferred one first.
+    pub fn kubelet_address_types(&self) -> Vec<String> {
+        match self.kubelet_preferred_address_types.is_empty() {
+            true => Options::default().kubelet_address_types,
+            false => self.kubelet_preferred_address_types.clone(),
+        }
+    }
+}
+
+fn identity(certificate: Option<&Path>, key: Option<&Path>) -> Result<Option<Identity>, ComposeError> {
+    let files = certificate.zip(key);
+    files
+        .map(|(certificate, key)| Ok(Identity { certificate: text(certificate)?, key: text(key)? }))
+        .transpose()
+}

@@ -1,0 +1,120 @@
+//! Flags of Kubernetes' components that have no argument of their own here, from one table: data/unsupported.flags.
+//!
+//! A value that says what the component does anyway is accepted. Everything else is refused by the flag's name, with what to
+//! do instead.
+
+use std::marker::PhantomData;
+
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
+
+const TABLE: &str = include_str!("../../data/unsupported.flags");
+
+/// The component whose flags these are.
+pub trait Component {
+    /// The heading of its flags in the table.
+    const NAME: &'static str;
+}
+
+/// The API server.
+#[derive(Clone)]
+pub struct KubeApiserver;
+
+impl Component for KubeApiserver {
+    const NAME: &'static str = "kube-apiserver";
+}
+
+/// The controllers.
+#[derive(Clone)]
+pub struct KubeControllerManager;
+
+impl Component for KubeControllerManager {
+    const NAME: &'static str = "kube-controller-manager";
+}
+
+/// The scheduler.
+#[derive(Clone)]
+pub struct KubeScheduler;
+
+impl Component for KubeScheduler {
+    const NAME: &'static str = "kube-scheduler";
+}
+
+/// The flags of a component that are accepted in one state at most.
+#[derive(Clone)]
+pub struct Unsupported<C>(PhantomData<C>);
+
+/// A line of the table.
+struct Flag {
+    name: &'static str,
+    /// The values that are accepted.
+    accepted: Vec<&'static str>,
+    /// What to do instead.
+    instead: &'static str,
+}
+
+/// The flags of a component.
+fn flags(component: &str) -> impl Iterator<Item = Flag> {
+    let lines = TABLE.lines().skip_while(move |line| *line != component).skip(1);
+    lines.take_while(|line| !line.is_empty()).filter_map(|line| {
+        let (head, instead) = line.split_once(": ")?;
+        let (name, accepted) = head.split_once(" =").unwrap_or((head, ""));
+        let accepted = accepted.split('|').filter(|value| !value.is_empty()).collect();
+        Some(Flag { name, accepted, instead })
+    })
+}
+
+impl Flag {
+    fn check(&self, matches: &ArgMatches) -> Result<(), Error> {
+        let Flag { name, accepted, instead } = self;
+        for value in matches.get_many::<String>(name).into_iter().flatten() {
+            if accepted.is_empty() {
+                let text = format!("--{name} is not supported: {instead}\n");
+                return Err(Error::raw(ErrorKind::UnknownArgument, text));
+            }
+            if !accepted.contains(&value.as_str()) {
+                let text = format!("--{name}={value} is not supported: {instead}\n");
+                return Err(Error::raw(ErrorKind::InvalidValue, text));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<C: Component> FromArgMatches for Unsupported<C> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        flags(C::NAME).try_for_each(|flag| flag.check(matches))?;
+        Ok(Unsupported(PhantomData))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        Self::from_arg_matches(matches).map(drop)
+    }
+}
+
+impl<C: Component> Args for Unsupported<C> {
+    fn augment_args(command: Command) -> Command {
+        let arg = |flag: Flag| {
+            let arg = Arg::new(flag.name).long(flag.name).hide(true).action(ArgAction::Append);
+            arg.num_args(0..=1).default_missing_value("true")
+        };
+        command.args(flags(C::NAME).map(arg))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_the_table_is_a_flag() {
+        let names = [KubeApiserver::NAME, KubeControllerManager::NAME, KubeScheduler::NAME];
+        let n_flags: usize = names.iter().map(|name| flags(name).count()).sum();
+        let is_flag = |line: &&str| !line.is_empty() && !line.starts_with('#') && !names.contains(line);
+        assert_eq!(n_flags, TABLE.lines().filter(is_flag).count());
+    }
+}
