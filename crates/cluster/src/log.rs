@@ -17,12 +17,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 /// Begins to log, at klog's verbosity if there is one.
 pub fn init(verbosity: Option<u32>) {
     let wanted = std::env::var("MIZZEN_LOG").unwrap_or_default();
-    let level = match verbosity {
-        None => wanted.parse().unwrap_or(Level::INFO),
-        Some(0..=3) => Level::INFO,
-        Some(4..=5) => Level::DEBUG,
-        Some(_) => Level::TRACE,
-    };
+    let level = level(verbosity, &wanted);
     tracing_subscriber::fmt()
         .with_writer(io::stderr)
         .log_internal_errors(false)
@@ -32,6 +27,16 @@ pub fn init(verbosity: Option<u32>) {
         .finish()
         .with(filter_fn(is_said))
         .init();
+}
+
+/// The level of klog's verbosity, or else the one that is named; info without either.
+fn level(verbosity: Option<u32>, named: &str) -> Level {
+    match verbosity {
+        None => named.parse().unwrap_or(Level::INFO),
+        Some(0..=3) => Level::INFO,
+        Some(4..=5) => Level::DEBUG,
+        Some(_) => Level::TRACE,
+    }
 }
 
 /// Whether something is written down, if as much is asked for. What goes wrong on the way to a server is said in `connect`,
@@ -55,4 +60,18 @@ pub fn line(text: Arguments) {
 /// A line on standard output.
 pub fn announce(text: Arguments) {
     let _ = writeln!(io::stdout(), "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verbosity_comes_before_the_level_that_is_named() {
+        assert_eq!(level(None, ""), Level::INFO);
+        assert_eq!(level(None, "debug"), Level::DEBUG);
+        assert_eq!(level(Some(2), "trace"), Level::INFO);
+        assert_eq!(level(Some(4), "error"), Level::DEBUG);
+        assert_eq!(level(Some(10), ""), Level::TRACE);
+    }
 }

@@ -38,7 +38,7 @@ use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::{self, ServerConfig};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-pub use certificates::{Certificates, Files, LOOPBACK, Useless};
+pub use certificates::{Certificates, Files, LOOPBACK, Useless, check_pair};
 use key::to_pkcs8;
 pub use loopback::LoopbackCertificate;
 pub use private::{check_owner, make_private, read_key, write_private};

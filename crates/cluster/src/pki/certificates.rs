@@ -19,6 +19,7 @@ use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
 use super::Signed;
 use super::private::{check_owner, warn_if_shared};
+use super::protocol::Protocol;
 
 /// The name under which our own certificate can always be had, which is upstream's.
 pub const LOOPBACK: &str = "apiserver-loopback-client";
@@ -172,6 +173,12 @@ fn texts(files: &Files) -> Result<Pair, Useless> {
     let read = |file: &Path| std::fs::read(file).map_err(|error| useless(file, error));
     check_owner(&files.key).map_err(|error| useless(&files.key, error))?;
     Ok((read(&files.certificate)?, read(&files.key)?))
+}
+
+/// Checks that a certificate and a key in PEM belong together.
+pub fn check_pair(certificate: &str, key: &str) -> Result<(), String> {
+    let pair = (certificate.as_bytes().to_vec(), key.as_bytes().to_vec());
+    certified(&Protocol::default().provider, &pair).map(drop)
 }
 
 /// The pair, if its halves belong together.

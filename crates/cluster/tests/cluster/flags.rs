@@ -57,6 +57,20 @@ async fn the_pair_in_the_certificate_directory_is_written_and_used() {
 }
 
 #[tokio::test]
+async fn client_certificates_in_files_must_fit_their_keys() {
+    let home = Home::in_memory();
+    std::fs::write(home.path().join("a.pem"), "nonsense").unwrap();
+    for (certificate, key) in [
+        ("--kubelet-client-certificate", "--kubelet-client-key"),
+        ("--proxy-client-cert-file", "--proxy-client-key-file"),
+    ] {
+        let failed = home.fail_with(&["--port=0", certificate, "a.pem", key, "a.pem"]).await;
+        let text = String::from_utf8_lossy(&failed.stderr);
+        assert!(text.contains("a.pem: has no certificate in PEM"), "{text}");
+    }
+}
+
+#[tokio::test]
 async fn flags_that_installers_pass_are_accepted() {
     let home = Home::in_memory()
         .with("--allow-privileged=true")
@@ -88,18 +102,6 @@ async fn neither_logs_nor_profiles_are_served() {
 }
 
 #[tokio::test]
-async fn verbosity_says_how_much_is_logged() {
-    let text = refusal(&["--v=many"]).await;
-    assert!(text.contains("--v"), "{text}");
-    let home = Home::in_memory().logging().with("--v=0");
-    home.start().await.stop().await;
-    assert!(!home.log().contains("DEBUG") && !home.log().contains("TRACE"), "{}", home.log());
-    let home = Home::in_memory().logging().with("-v6");
-    home.start().await.stop().await;
-    assert!(home.log().contains("DEBUG") || home.log().contains("TRACE"), "{}", home.log());
-}
-
-#[tokio::test]
 async fn flags_of_the_api_server_are_refused_by_name() {
     for (argument, expected) in [
         (
@@ -124,6 +126,7 @@ async fn flags_of_the_api_server_are_refused_by_name() {
         ("--runtime-config=api/all=true", "asks for versions that are not available"),
         ("--event-ttl=-1s", "negative"),
         ("--kubelet-client-key=nothing", "--kubelet-client-certificate"),
+        ("--v=many", "invalid value 'many' for '--v <LEVEL>'"),
         ("--never-heard-of", "unexpected argument '--never-heard-of' found"),
     ] {
         let text = refusal(&["--port", "0", argument]).await;
@@ -155,6 +158,8 @@ async fn flags_of_controllers_and_scheduler_are_refused_by_name() {
             "--bind-address=127.0.0.1",
             "--bind-address is not supported: the scheduler serves no requests",
         ),
+        ("controllers", "--node-monitor-grace-period=10s", "the period is 50 seconds"),
+        ("controllers", "--concurrent-deployment-syncs=5", "the number of workers is fixed"),
         (
             "scheduler",
             "--leader-elect-resource-name=mine",

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use mizzen_apiserver::{Identity, Options};
 
-use super::text;
+use super::{refused, text};
 use crate::compose::ComposeError;
+use crate::pki::check_pair;
 
 /// The arguments of the server as a client.
 #[derive(Args, Clone)]
@@ -50,9 +51,10 @@ impl ClientArgs {
     }
 }
 
+/// The certificate and the key in two files, which must belong together.
 fn identity(certificate: Option<&Path>, key: Option<&Path>) -> Result<Option<Identity>, ComposeError> {
-    let files = certificate.zip(key);
-    files
-        .map(|(certificate, key)| Ok(Identity { certificate: text(certificate)?, key: text(key)? }))
-        .transpose()
+    let Some((file, key)) = certificate.zip(key) else { return Ok(None) };
+    let identity = Identity { certificate: text(file)?, key: text(key)? };
+    check_pair(&identity.certificate, &identity.key).map_err(|why| refused(file, why))?;
+    Ok(Some(identity))
 }
