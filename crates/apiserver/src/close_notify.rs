@@ -18,7 +18,7 @@ impl Drop for CloseNotify {
     fn drop(&mut self) {
         let (stream, session) = self.0.get_mut();
         session.send_close_notify();
-        // Nobody waits for a client that does not read.
+        // The server does not wait for a client that does not read.
         while session.wants_write() && session.write_tls(&mut Now(stream)).is_ok_and(|written| written > 0) {}
     }
 }

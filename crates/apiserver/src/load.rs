@@ -128,7 +128,7 @@ impl Load {
         }))
     }
 
-    /// Counts the time that heads take, from now on. To be told of every byte of an HTTP/1.1 connection.
+    /// Counts the time that heads take, from now on. The connection reports every byte that it reads over HTTP/1.1.
     pub fn time_heads(&self) -> HeadTimer {
         self.state().head_since = Some(Instant::now());
         HeadTimer(self.clone())

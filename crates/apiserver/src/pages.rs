@@ -103,7 +103,7 @@ fn document(server: &Arc<Inner>, request: &Request, parts: &[&str]) -> Result<An
     Ok(answer::value(&kind_of(&value), None, &value, accept(request, restful)?, 200))
 }
 
-/// A document that is no object. Kubernetes: it is always indented, and nobody is asked in which form it is wanted.
+/// A document that is no object. Kubernetes: it is always indented JSON, whatever the client accepts.
 fn raw_json(value: &Value) -> Answer {
     let accept = Accept { pretty: true, ..Accept::JSON };
     answer::value(&kind_of(value), None, value, accept, 200)
@@ -130,9 +130,7 @@ fn is_restful(parts: &[&str]) -> bool {
 fn read_only(request: &Request) -> Result<(), Status> {
     match request.method.as_str() {
         "GET" => Ok(()),
-        _ => {
-            Err(Status::method_not_allowed("the server does not allow this method on the requested resource"))
-        }
+        _ => Err(Status::no_such_method()),
     }
 }
 

@@ -82,6 +82,11 @@ impl Status {
         Status { details: Some(about(resource, name)), ..Status::failure(404, "NotFound", message) }
     }
 
+    /// 405: the resource is there, and does not have the method.
+    pub fn no_such_method() -> Status {
+        Status::method_not_allowed("the server does not allow this method on the requested resource")
+    }
+
     /// 404: there is no such resource.
     pub fn no_such_resource() -> Status {
         Status {

@@ -1,6 +1,6 @@
 //! What time is it, and how long ago was that? The monotonic and the wall clock together, and the steps that the wall clock made.
 //!
-//! Durations that one process measures are measured on the monotonic clock, because somebody may set the wall clock. Objects have
+//! Durations that one process measures are measured on the monotonic clock, because the wall clock can be set. Objects have
 //! wall-clock times; the steps are kept so that such a time finds its place on the monotonic clock again.
 //!
 //! ```

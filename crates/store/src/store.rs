@@ -110,7 +110,7 @@ impl Store {
         self.0.spaces.ledger().reached(revision).await;
     }
 
-    /// Lets nobody read what was before `revision`: [`Space::snapshot_at`] answers [`Expired`](crate::Expired) for it.
+    /// Compacts revisions before `revision`: [`Space::snapshot_at`] answers [`Expired`](crate::Expired) for it.
     /// Watches go on as far as their window reaches.
     pub fn compact_history(&self, revision: Revision) {
         self.0.spaces.compact(revision);

@@ -50,7 +50,7 @@ pub struct Bounds {
 }
 
 impl Default for Bounds {
-    /// 1,024 to 65,536 events, 16 MiB that nobody but the past needs, and as many seconds as upstream's cache.
+    /// 1,024 to 65,536 events, 16 MiB of superseded records, and as many seconds as upstream's cache.
     /// A watcher of whom nothing is wanted for longer hears once a minute how far he is.
     ///
     /// Kubernetes: DefaultEventFreshDuration (apiserver/pkg/storage/cacher/cacher.go).

@@ -37,7 +37,7 @@ fn blocks_anew(owner: &Value, old: &[Value]) -> bool {
     owner["blockOwnerDeletion"].bool() && !was.is_some_and(|was| was["blockOwnerDeletion"].bool())
 }
 
-/// Whoever creates an object could as well not have created it.
+/// A user who creates an object could as well not have created it.
 async fn check_deletion(attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
     if attributes.is_create() {
         return Ok(());

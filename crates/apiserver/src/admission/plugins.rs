@@ -1,7 +1,7 @@
 //! Which plug-ins are there, in which order do they have their say, and which of them are on?
 //!
 //! The table has every plug-in that Kubernetes knows, in its order, so that the same names can be given on the
-//! command line. Most are on unless somebody says otherwise. Those of a feature gate that is off have nothing to do, and
+//! command line. Most are enabled by default. Those of a feature gate that is off have nothing to do, and
 //! cannot be turned on.
 
 use mizzen_object::{Status, Value};

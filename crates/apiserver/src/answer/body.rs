@@ -15,7 +15,7 @@ use super::compress::Gzip;
 use crate::audit::Record;
 use crate::fairness::Held;
 
-/// How much of a long body is handed out at a time. What nobody reads must be small.
+/// How much of a long body is handed out at a time. Unread bytes must be few.
 const CHUNK: usize = 128 * 1024;
 /// A piece that is not copied, because it is large enough to go alone.
 const LARGE: usize = 32 * 1024;

@@ -61,7 +61,7 @@ impl<'a> Asked<'a> {
 
     /// 405: it cannot do that.
     pub(super) fn unsupported(&self) -> Status {
-        Status::method_not_allowed("the server does not allow this method on the requested resource")
+        Status::no_such_method()
     }
 }
 

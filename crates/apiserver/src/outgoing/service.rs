@@ -5,7 +5,7 @@
 //! we take a ready endpoint if there is one and the cluster IP if there is none. Where both lead somewhere they lead to
 //! the same servers.
 //!
-//! Endpoints on simulated nodes are never dialled: their addresses are made up, and may be somebody's outside.
+//! Endpoints on simulated nodes are never dialled: their addresses are invented, and may belong to another machine.
 
 use std::net::IpAddr;
 

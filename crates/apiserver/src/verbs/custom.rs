@@ -24,8 +24,7 @@ pub(super) fn allowed(
 ) -> Result<(), Status> {
     let kind = resource.kind();
     if path.verb_in_path && method != Method::GET {
-        let message = "the server does not allow this method on the requested resource";
-        return Err(Status::method_not_allowed(message));
+        return Err(Status::no_such_method());
     }
     let known = match path.subresource.as_str() {
         "" => !matches!(verb, "" | "proxy"),

@@ -177,8 +177,7 @@ fn allowed(resource: &Resource, path: &ResourcePath, request: &Request, verb: &s
         name => &kind.subresource(name).ok_or_else(Status::no_such_resource)?.verbs,
     };
     let has = |verb: &str| verbs.iter().any(|known| known == verb);
-    let refused =
-        || Status::method_not_allowed("the server does not allow this method on the requested resource");
+    let refused = Status::no_such_method;
     // The legacy routes are there to watch with GET, and for nothing else.
     if path.verb_in_path {
         let is_routed = verb == "watch" && path.subresource.is_empty() && has("watch");

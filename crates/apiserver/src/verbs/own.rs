@@ -42,9 +42,7 @@ async fn answer_storage(call: &Call<'_>, storage: &dyn Storage, verb: &str) -> R
             admission::Checks::new(call).check(None, Some(&old)).await?;
             Ok(gone(call, &storage.delete(&Asked::new(call, Some(&old))).await?))
         }
-        _ => {
-            Err(Status::method_not_allowed("the server does not allow this method on the requested resource"))
-        }
+        _ => Err(Status::no_such_method()),
     }
 }
 

@@ -39,7 +39,7 @@ pub(crate) async fn watch(call: &Call<'_>) -> Result<Answer, Status> {
     let writer = Writer::new(call);
 
     let watch = match server.registry.watch(resource, options).await {
-        // Kubernetes: a version that is no more, or not yet, is told in the stream, not by the status code.
+        // Kubernetes: an expired or future version is an ERROR event of the stream, not a status code.
         Err(status) if !matches!(status.code, 410 | 504) => return Err(status),
         watch => watch,
     };

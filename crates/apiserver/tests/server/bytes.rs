@@ -85,7 +85,7 @@ async fn what_is_no_object_is_always_readable() {
     }
     let any = body(&rig, "text/plain", "/").await;
     assert!(any.starts_with("{\n  \"paths\": ["), "{any:?}");
-    // A Status that nobody can have in the form that they want.
+    // A Status for a client that accepts no form that the server has.
     for accept in ["text/plain", TABLE] {
         let text = body(&rig, accept, "/api/v1/namespaces/default/configmaps/none").await;
         assert!(text.starts_with("{\n  \"kind\": \"Status\"") && text.ends_with("\n}"), "{accept}: {text:?}");

@@ -127,7 +127,7 @@ async fn how_much_a_table_includes_is_asked_when_there_is_something_to_include()
         }
         check(&table(&rig, "GET", &format!("{collection}?watch=1&includeObject=x"), "").await, 400, expected);
         table(&rig, "GET", &format!("{collection}/none?includeObject=x"), "").await.expect(404);
-        // Whoever wants no table is not asked.
+        // A client that wants no table has includeObject ignored.
         rig.get(&format!("{collection}/a?includeObject=x")).await.expect(200);
     }
     let version = table(&rig, "GET", &format!("{CONFIG_MAPS}?includeObject=x&resourceVersion=abc"), "").await;

@@ -1,4 +1,4 @@
-//! Regular expressions of definitions and policies: what they may cost, and whom.
+//! Regular expressions of definitions and policies: what they may cost.
 
 use std::sync::Mutex;
 

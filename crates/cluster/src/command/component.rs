@@ -1,4 +1,4 @@
-//! What every component of the control plane can be told: how much it logs, and which features it has.
+//! Flags that every component of the control plane has: how much it logs, and which feature gates are on.
 
 use clap::Args;
 

@@ -71,7 +71,7 @@ pub async fn dial(address: &str, credentials: &Credentials, protocols: &[&str]) 
     handshake(TcpStream::connect(address).await.unwrap(), credentials, protocols).await
 }
 
-/// The same, but the kernel takes few bytes that nobody reads.
+/// The same, with a small receive buffer, so that the kernel keeps few unread bytes.
 pub async fn dial_narrow(
     address: &str,
     credentials: &Credentials,

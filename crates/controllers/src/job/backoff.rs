@@ -1,7 +1,7 @@
 //! When may the next pod be made after some have failed?
 //!
 //! The first failure costs 10 s, each further one twice as much, up to 10 minutes. The time runs from the end of the
-//! last container that failed, not from when somebody looked, and passes on the monotonic clock.
+//! last container that failed, not from when the controller saw it, and passes on the monotonic clock.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -351,7 +351,7 @@ fn export(shell: &mut Shell, arguments: &[String]) -> i64 {
 fn set(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
     for argument in arguments {
         match argument.as_str() {
-            "-o" | "+o" | "pipefail" | "errexit" if argument != "errexit" => {}
+            "-o" | "+o" | "pipefail" => {}
             "errexit" => shell.exits_on_error = true,
             option => match option.split_at_checked(1) {
                 Some(("-", letters)) if letters.chars().all(|letter| "eux".contains(letter)) => {

@@ -206,7 +206,7 @@ impl Log {
         let written = self.write_zeros(room - self.room);
         match written {
             Ok(()) => self.room = room,
-            // What was written of it goes back; where that fails it is zero, and so in nobody's way.
+            // The file is truncated to what was there before; where that fails the rest is zeros, which replay ignores.
             Err(_) => drop(self.ops.truncate(&self.file, self.room)),
         }
         written

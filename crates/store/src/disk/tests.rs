@@ -122,7 +122,7 @@ fn a_kill_between_tip_and_first_log_leaves_an_empty_directory() {
     assert_eq!(case.reopen().1, "{} at 0");
 }
 
-/// A store's sequencer on a disk that fails as it is told to.
+/// A store's sequencer on a disk with injected faults.
 struct Faulty {
     dir: TempDir,
     ops: FileOps,

@@ -1,4 +1,4 @@
-//! Claims of devices: what administrators, schedulers and drivers may write into them, and nobody else.
+//! Claims of devices: what only administrators, schedulers and drivers may write into them.
 //!
 //! Administrative access needs a label of the namespace. In the status, the allocation and its users need
 //! `resourceclaims/binding` in the whole cluster, and what is said of devices needs `resourceclaims/driver` by the name of

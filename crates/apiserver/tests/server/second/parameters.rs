@@ -138,7 +138,7 @@ async fn a_kind_that_is_not_served_needs_get_on_every_resource_of_its_version() 
     grant(&rig, "", &jane(), &[WRITES, ("get", "example.com", "*")]).await;
     as_jane(&rig, "POST", &path, &unknown).await.expect(201);
 
-    // A kind that somebody defines is resolved like any other.
+    // A custom kind is resolved like a built-in one.
     let definition = value!({
         "metadata": { "name": "widgets.example.com" },
         "spec": {

@@ -1,4 +1,4 @@
-//! Whom is the server to aggregated API servers and kubelets, and where does it reach kubelets?
+//! Which client certificates does the server present to aggregated API servers and kubelets, and at which addresses does it dial kubelets?
 
 use std::path::{Path, PathBuf};
 
