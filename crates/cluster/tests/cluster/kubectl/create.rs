@@ -4,6 +4,9 @@ use super::{Kubectl, text};
 
 /// A command, and a path and a value that the object then has.
 async fn check(kubectl: &Kubectl, create: &str, object: &str, expected: &str) {
+    if kubectl.lacks(create) {
+        return;
+    }
     kubectl.run(create).await;
     let (path, value) = expected.rsplit_once("}=").expect("a path and a value");
     let found = kubectl.run(&format!("get {object} -o jsonpath={path}}}")).await;
@@ -109,7 +112,9 @@ async fn settings_and_secrets() {
     ] {
         check(&kubectl, create, object, expected).await;
     }
-    assert_eq!(kubectl.run("create token robot --duration=1h").await.matches('.').count(), 2);
+    if !kubectl.lacks("create token") {
+        assert_eq!(kubectl.run("create token robot --duration=1h").await.matches('.').count(), 2);
+    }
 }
 
 #[tokio::test]

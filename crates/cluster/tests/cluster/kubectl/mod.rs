@@ -16,10 +16,33 @@ use tokio::time::timeout;
 
 use crate::process::{Home, PATIENCE, Process};
 
+/// The minor version of kubectl that first has a subcommand or flag, or speaks a version of it that is still served.
+/// Debian's kubectl is 1.20.
+const SINCE: &[(&str, u32)] = &[
+    ("api-resources -o", 27),
+    ("auth whoami", 27),
+    ("create cronjob", 21),
+    ("create poddisruptionbudget", 22),
+    ("create token", 24),
+    ("debug", 23),
+    ("describe cronjob", 21),
+    ("describe hpa", 23),
+    ("describe pdb", 22),
+    ("events", 26),
+    ("explain --recursive", 27),
+    ("--for=jsonpath", 23),
+    ("--from=cronjob", 21),
+    ("--show-managed-fields", 21),
+    ("--subresource", 24),
+    // Before, an object that is not there was an error.
+    ("wait --for=delete", 22),
+];
+
 /// A server and a kubectl that knows it.
 struct Kubectl {
     home: Home,
     process: Process,
+    minor_version: u32,
 }
 
 impl Kubectl {
@@ -29,13 +52,35 @@ impl Kubectl {
     }
 
     async fn start_in(home: Home) -> Option<Kubectl> {
-        let version = Command::new("kubectl").args(["version", "--client"]).output().await;
-        if version.is_err() {
+        let version = Command::new("kubectl").args(["version", "--client", "--output=json"]).output().await;
+        let Ok(version) = version else {
             eprintln!("SKIPPED: no kubectl installed");
             return None;
-        }
+        };
+        let version: serde_json::Value = serde_json::from_slice(&version.stdout).unwrap();
+        let minor = version["clientVersion"]["minor"].as_str().unwrap();
+        let minor_version = minor.trim_end_matches('+').parse().unwrap();
         let process = home.start().await;
-        Some(Kubectl { home, process })
+        Some(Kubectl { home, process, minor_version })
+    }
+
+    /// Whether this kubectl is older than a command; if so, the test leaves the command out and prints it.
+    fn lacks(&self, arguments: &str) -> bool {
+        let words = |text: &str| -> Vec<String> { text.split_whitespace().map(str::to_owned).collect() };
+        let given = words(arguments);
+        let named = |name: &str| {
+            let name = words(name);
+            match name[0].starts_with("--") {
+                true => given.iter().any(|word| word.starts_with(&name[0])),
+                false => given[0] == name[0] && name[1..].iter().all(|word| given.contains(word)),
+            }
+        };
+        let since = SINCE.iter().filter(|(name, _)| named(name)).map(|(_, since)| *since).max();
+        let lacks = since.is_some_and(|since| self.minor_version < since);
+        if lacks {
+            eprintln!("SKIPPED: kubectl 1.{} lacks: kubectl {arguments}", self.minor_version);
+        }
+        lacks
     }
 
     fn command(&self, arguments: &str) -> Command {
@@ -67,8 +112,11 @@ impl Kubectl {
         text(&output.stderr)
     }
 
-    /// A command prints all of these.
+    /// A command prints all of these, if this kubectl has it.
     async fn shows(&self, arguments: &str, words: &[&str]) {
+        if self.lacks(arguments) {
+            return;
+        }
         let stdout = self.run(arguments).await;
         for word in words {
             assert!(stdout.contains(word), "kubectl {arguments}: no {word:?} in\n{stdout}");

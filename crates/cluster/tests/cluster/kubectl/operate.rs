@@ -18,7 +18,12 @@ async fn a_node_is_cordoned_tainted_and_drained() {
     let pod = r#"{"metadata":{"name":"p"},"spec":{"nodeName":"one","terminationGracePeriodSeconds":0,"containers":[{"name":"c","image":"i"}]}}"#;
     let client = kubectl.process.admin().await;
     client.call("POST", "/api/v1/namespaces/default/pods", pod).await.expect(201);
-    assert!(kubectl.refused("drain one").await.contains("declare no controller"));
+    let refused = kubectl.refused("drain one").await;
+    // The second is what kubectl said before 1.24.
+    assert!(
+        ["declare no controller", "not managed by"].iter().any(|words| refused.contains(words)),
+        "{refused}"
+    );
     kubectl.run("drain one --force --grace-period=0 --timeout=30s").await;
     assert!(kubectl.refused("get pod p").await.contains("NotFound"));
 }

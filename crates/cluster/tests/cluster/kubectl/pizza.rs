@@ -105,6 +105,11 @@ impl Kubectl {
         self.run(&format!("get {what} -o jsonpath={path}")).await
     }
 
+    /// An object as JSON.
+    async fn json(&self, what: &str) -> serde_json::Value {
+        serde_json::from_str(&self.run(&format!("get {what} -o json")).await).unwrap()
+    }
+
     /// A watch, whose lines come as events do.
     fn watch(&self, what: &str) -> Watch {
         let mut command = self.command(&format!("get {what} --watch --output-watch-events --no-headers"));
@@ -218,12 +223,14 @@ async fn a_server_of_ones_own_asks_who_may() {
     // Not through the main server, but to this one directly.
     let certificate = restaurant.certificate(kubectl.home.path());
     let directly = async |name: &str| {
-        let token = kubectl.run(&format!("create token {name}")).await;
+        let path = format!("/api/v1/namespaces/default/serviceaccounts/{name}/token");
+        let client = kubectl.process.admin().await;
+        let token = client.call("POST", &path, "{}").await.expect(201).json();
         format!(
             "--kubeconfig /dev/null --server https://localhost:{} --token {} --certificate-authority {} get --raw \
              /apis/{GROUP}/v1alpha1/toppings",
             restaurant.port,
-            token.trim(),
+            token["status"]["token"].as_str().unwrap(),
             certificate.display()
         )
     };
@@ -284,11 +291,12 @@ async fn a_definition_and_a_webhook_serve_pizzas_in_both_versions() {
     }
     let definition = format!("customresourcedefinition pizzas.{GROUP}");
     assert_eq!(kubectl.says(&definition, "{.status.storedVersions}").await, r#"["v1alpha1","v1beta1"]"#);
-    kubectl
-        .run(&format!(
-            "patch {definition} --subresource=status --type=merge -p {{\"status\":{{\"storedVersions\":[\"v1beta1\"]}}}}"
-        ))
-        .await;
+    let mut written = kubectl.json(&definition).await;
+    written["status"]["storedVersions"] = serde_json::json!(["v1beta1"]);
+    let file = kubectl.home.path().join("written.json");
+    std::fs::write(&file, written.to_string()).unwrap();
+    let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/pizzas.{GROUP}/status");
+    kubectl.run(&format!("replace --raw {path} -f {}", file.display())).await;
 
     // Without the webhook only the stored version can be read.
     webhook.task.abort();
