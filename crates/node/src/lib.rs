@@ -46,7 +46,7 @@ use mizzen_sdk::seam::{Clock, wall_clock};
 use mizzen_sdk::watch::ListWatch;
 use tokio::sync::mpsc::unbounded_channel;
 
-use agent::Agent;
+use agent::{Agent, Handle};
 pub use logs::{ServeError, Serving, client_authority};
 pub use moment::Moment;
 pub use nodes::parse_capacity;
@@ -117,15 +117,16 @@ pub async fn run(mut options: Options) {
     followed.add_handler(move |event: Event<Object>| {
         let _ = tell.send(event.key().clone());
     });
+    let (handle, requests) = Handle::new();
     let told = async {
         match serving {
-            Some(serving) => logs::serve(serving, settings.clone(), pods.store().clone()).await,
+            Some(serving) => logs::serve(serving, settings.clone(), handle).await,
             None => std::future::pending().await,
         }
     };
     let agent = Agent::new(settings.clone(), pods.clone(), followed.clone());
     tokio::select! {
-        () = agent.run(heard_pods) => {}
+        () = agent.run(heard_pods, requests) => {}
         () = nodes::keep(settings.clone(), followed.store().clone(), heard_nodes) => {}
         () = told => {}
         () = follow(shared.as_ref(), &pods, &followed) => {}

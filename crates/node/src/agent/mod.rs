@@ -5,6 +5,7 @@
 //!
 //! Invariant: of one pod at most one write is under way, and what is written is made from what the last one left.
 
+mod handle;
 mod place;
 mod read;
 mod timers;
@@ -23,6 +24,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+pub use handle::{Handle, PodRequest};
 pub use timers::Timers;
 
 use crate::admit::{Share, admit};
@@ -86,8 +88,13 @@ impl Agent {
         }
     }
 
-    /// Lets pods live until the future is dropped. `heard` has the keys of pods of which the API said something.
-    pub async fn run(mut self, mut heard: UnboundedReceiver<Key>) {
+    /// Lets pods live until the future is dropped. `heard` has the keys of pods of which the API said something, `requests`
+    /// comes from [`Handle`].
+    pub async fn run(
+        mut self,
+        mut heard: UnboundedReceiver<Key>,
+        mut requests: UnboundedReceiver<PodRequest>,
+    ) {
         loop {
             let pause = self.timers.next().map_or(IDLE, |at| at.saturating_since(self.settings.now()));
             tokio::select! {
@@ -101,6 +108,10 @@ impl Agent {
                     }
                 }
                 Some(Ok(read)) = self.reads.join_next() => self.supply(read),
+                Some(PodRequest { key, reply }) = requests.recv() => {
+                    // A caller that has left needs no answer.
+                    let _ = reply.send(self.pod(&key));
+                }
                 () = sleep(pause) => self.look_at_what_is_due(),
             }
         }
@@ -147,6 +158,20 @@ impl Agent {
             supply.take(found);
             self.look(&key);
         }
+    }
+
+    /// A pod with the status that it has here. Kubernetes: until the node has one, the status that the API has
+    /// (kubelet_pods.go, `GetKubeletContainerLogs`).
+    fn pod(&self, key: &Key) -> Option<Object> {
+        let object = self.pods.store().get(key)?.object().ok()?;
+        if !self.places.has(object["spec"]["nodeName"].str()) {
+            return None;
+        }
+        let mut object = Object::clone(&object);
+        if let Some(kept) = self.kept.get(key).filter(|kept| *kept.uid == *object.uid()) {
+            status::apply(&kept.pod, &mut object, &self.settings.host, self.settings.now());
+        }
+        Some(object)
     }
 
     /// Lets a pod live up to now.

@@ -112,7 +112,11 @@ impl Life {
                 refuse(format!("container {container:?} in pod {pod_name:?} is terminated"))
             }
             (_, Some(("waiting", waiting))) => {
-                let reason = waiting["reason"].str();
+                let reason = match waiting["reason"].str() {
+                    "ErrImagePull" => "image can't be pulled",
+                    "ImagePullBackOff" => "trying and failing to pull image",
+                    reason => reason,
+                };
                 refuse(format!("container {container:?} in pod {pod_name:?} is waiting to start: {reason}"))
             }
             _ => refuse(format!(
@@ -248,6 +252,14 @@ mod tests {
         check_life(RUNS, true, Err("previous terminated container \"c\" in pod \"p\" not found"));
         let waits = r#""state":{"waiting":{"reason":"PodInitializing"}}"#;
         check_life(waits, false, Err("container \"c\" in pod \"p\" is waiting to start: PodInitializing"));
+        for (reason, said) in [
+            ("ErrImagePull", "image can't be pulled"),
+            ("ImagePullBackOff", "trying and failing to pull image"),
+        ] {
+            let waits = format!(r#""state":{{"waiting":{{"reason":"{reason}"}}}}"#);
+            let said = format!("container \"c\" in pod \"p\" is waiting to start: {said}");
+            check_life(&waits, false, Err(&said));
+        }
         let found = Life::find(&Value::Null, "c", false);
         assert_eq!(found, Err(Refusal(400, "container \"c\" in pod \"\" is not available".into())));
     }

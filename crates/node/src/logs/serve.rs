@@ -15,8 +15,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use mizzen_object::Value;
-use mizzen_sdk::cache::Store;
-use mizzen_sdk::{Key, Object};
+use mizzen_sdk::Key;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
@@ -24,6 +23,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::choose::{Life, Printer, Refusal, Wanted};
 use super::trust::{Peer, Serving};
+use crate::agent::Handle;
 use crate::moment::Moment;
 use crate::pod::spec;
 use crate::settings::Settings;
@@ -43,13 +43,13 @@ type Body = BoxBody<Bytes, Infallible>;
 #[derive(Clone)]
 struct Teller {
     settings: Arc<Settings>,
-    pods: Store<Object>,
+    agent: Handle,
 }
 
 /// Tells what containers wrote until the future is dropped.
-pub async fn serve(serving: Serving, settings: Arc<Settings>, pods: Store<Object>) {
+pub async fn serve(serving: Serving, settings: Arc<Settings>, agent: Handle) {
     let (acceptor, room) = (TlsAcceptor::from(serving.tls), Arc::new(Semaphore::new(MOST_CONNECTIONS)));
-    let teller = Teller { settings, pods };
+    let teller = Teller { settings, agent };
     let mut connections = tokio::task::JoinSet::new();
     loop {
         let Ok(place) = room.clone().acquire_owned().await else { return };
@@ -73,17 +73,16 @@ pub async fn serve(serving: Serving, settings: Arc<Settings>, pods: Store<Object
 async fn converse(stream: TcpStream, acceptor: TlsAcceptor, teller: Teller) {
     let Ok(Ok(stream)) = timeout(HANDSHAKE, acceptor.accept(stream)).await else { return };
     let peer = Peer::of(stream.get_ref().1.peer_certificates());
-    let service = service_fn(|request| {
-        let answer = teller.answer(&peer, &request);
-        async move { Ok::<_, Infallible>(answer) }
-    });
+    let (teller, peer) = (&teller, &peer);
+    let service =
+        service_fn(|request| async move { Ok::<_, Infallible>(teller.answer(peer, request).await) });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HANDSHAKE);
     let _ = builder.serve_connection(TokioIo::new(stream), service).await;
 }
 
 impl Teller {
-    fn answer(&self, peer: &Peer, request: &Request<Incoming>) -> Response<Body> {
+    async fn answer(&self, peer: &Peer, request: Request<Incoming>) -> Response<Body> {
         let path: Vec<&str> = request.uri().path().split('/').skip(1).collect();
         match (peer, request.method(), path.as_slice()) {
             (_, &Method::GET, ["healthz"]) => text(200, "ok"),
@@ -93,14 +92,15 @@ impl Teller {
                 format!("Forbidden (user={name}, verb=get, resource=nodes, subresource(s)=[proxy])"),
             ),
             (_, &Method::GET, ["containerLogs", namespace, pod, container]) => {
-                let told = self.tell(namespace, pod, container, request.uri().query().unwrap_or_default());
+                let query = request.uri().query().unwrap_or_default();
+                let told = self.tell(namespace, pod, container, query).await;
                 told.unwrap_or_else(|Refusal(code, what)| text(code, what))
             }
             _ => text(404, "404 page not found\n"),
         }
     }
 
-    fn tell(
+    async fn tell(
         &self,
         namespace: &str,
         name: &str,
@@ -109,7 +109,8 @@ impl Teller {
     ) -> Result<Response<Body>, Refusal> {
         let wanted = Wanted::parse(query)?;
         let key = Key::new(namespace, name);
-        let pod = self.pod(&key).ok_or_else(|| Refusal(404, format!("pod {name:?} does not exist")))?;
+        let missing = || Refusal(404, format!("pod {name:?} does not exist"));
+        let pod = self.agent.pod(&key).await.ok_or_else(missing)?;
         if spec::container(&pod, container).is_null() {
             return Err(Refusal(404, format!("container {container:?} not found in pod {name:?}")));
         }
@@ -118,10 +119,6 @@ impl Teller {
         let printer = Printer::new(wanted, self.settings.now());
         let reader = Reader { teller: self.clone(), key, container: container.into(), life, printer };
         Ok(reader.into_answer(follow, &pod))
-    }
-
-    fn pod(&self, key: &Key) -> Option<Arc<Object>> {
-        self.pods.get(key)?.object().ok()
     }
 }
 
@@ -168,7 +165,7 @@ impl Reader {
     async fn next(&mut self) -> Option<Bytes> {
         while self.life.until.is_none() && !self.printer.is_full() {
             sleep(FOLLOW).await;
-            let pod = self.teller.pod(&self.key)?;
+            let pod = self.teller.agent.pod(&self.key).await?;
             // What it wrote last must not be missed.
             match Life::find(&pod, &self.container, false) {
                 Ok(life) if life.since == self.life.since => self.life = life,

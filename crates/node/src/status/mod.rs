@@ -36,6 +36,18 @@ pub fn patch(pod: &Pod, object: &Value, host: &Host, now: Moment) -> Option<Valu
     Some(value!({ "metadata": { "uid": (object["metadata"]["uid"].clone()) }, "status": status }))
 }
 
+/// Sets what the status of `object` says of a pod's phase, addresses and containers; conditions stay as they are.
+pub fn apply(pod: &Pod, object: &mut Value, host: &Host, now: Moment) {
+    if pod.verdict.as_ref().is_some_and(|verdict| verdict.rejected) {
+        return;
+    }
+    let status = status(pod, object, host, now);
+    let present = object.entry("status");
+    for (field, value) in status.entries().filter(|(field, _)| !field.ends_with("conditions")) {
+        present.set(field, value.clone());
+    }
+}
+
 fn status(pod: &Pod, object: &Value, host: &Host, now: Moment) -> Value {
     let phase = phase(pod, object);
     let conditions = condition::conditions(pod, object, phase, now);

@@ -1,10 +1,17 @@
 //! What containers write, asked of the API server, which asks the node over a real connection. Time is real here.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use http::Request;
+use http_body::Frame;
+use http_body_util::{BodyExt as _, BodyStream, StreamBody};
 use k8s_openapi::jiff::Timestamp;
-use mizzen_apiserver::Identity;
-use mizzen_node::Serving;
+use kube::Client;
+use mizzen_apiserver::{Identity, Server, User};
+use mizzen_node::{Options, Serving};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tokio::net::TcpListener;
 use tokio::time::sleep;
@@ -35,11 +42,24 @@ impl Authority {
 
 /// A cluster whose server shows `identity` to nodes that trust `authority`.
 async fn cluster(authority: &Authority, identity: Option<Identity>) -> Cluster {
+    cluster_with(authority, identity, |_, _| {}).await
+}
+
+/// The same, with nodes that are set up by `choose`.
+async fn cluster_with(
+    authority: &Authority,
+    identity: Option<Identity>,
+    choose: impl FnOnce(&Server, &mut Options),
+) -> Cluster {
     let mut cluster = Cluster::set_up(|options| options.kubelet_client = identity).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let clock = std::sync::Arc::new(|| Timestamp::from_second(1_700_000_000).unwrap());
     let serving = Serving::new(listener, &authority.0.pem(), clock).unwrap();
-    cluster.start(1, |options| options.serving = Some(serving));
+    let server = cluster.server.clone();
+    cluster.start(1, |options| {
+        options.serving = Some(serving);
+        choose(&server, options);
+    });
     cluster
 }
 
@@ -47,6 +67,35 @@ async fn trusted() -> Cluster {
     let authority = Authority::new();
     let identity = authority.sign("kube-apiserver-kubelet-client");
     cluster(&authority, Some(identity)).await
+}
+
+/// A way to the server whose watches of pods stop before the first event that has `text`.
+fn watch_without(server: &Server, text: &'static str) -> Client {
+    let server = server.clone();
+    let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+        let server = server.clone();
+        async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect().await.unwrap().to_bytes();
+            let is_watch = parts.uri.path() == "/api/v1/pods" && parts.uri.to_string().contains("watch=true");
+            let user = Some(User::master("admin"));
+            let answer = server.call(user, parts.method, parts.uri, parts.headers, body).await;
+            let held_back = move |frame: &Frame<Bytes>| {
+                let data = frame.data_ref().map(|data| String::from_utf8_lossy(data));
+                is_watch && data.is_some_and(|data| data.contains(text))
+            };
+            Ok::<_, Infallible>(answer.map(|body| {
+                let frames = BodyStream::new(body).then(move |frame| async move {
+                    if frame.as_ref().is_ok_and(held_back) {
+                        std::future::pending::<()>().await;
+                    }
+                    frame
+                });
+                StreamBody::new(frames).boxed_unsync()
+            }))
+        }
+    });
+    Client::new(service, "default")
 }
 
 /// Waits until a pod is as `wanted`.
@@ -117,6 +166,19 @@ async fn a_container_that_waits_has_nothing_to_say() {
     );
     let previous = "previous terminated container \"web\" in pod \"web\" not found";
     assert_eq!(log(&cluster, "web", "?previous=true").await, (400, previous.into()));
+}
+
+#[tokio::test]
+async fn a_log_can_be_read_before_the_watch_brings_the_status_back() {
+    let authority = Authority::new();
+    let identity = authority.sign("kube-apiserver-kubelet-client");
+    let cluster = cluster_with(&authority, Some(identity), |server, options| {
+        options.client = watch_without(server, r#""phase":"Running""#);
+    })
+    .await;
+    cluster.run_pod("web", r#"mizzen.dev/logs: "hello""#, WEB).await;
+    until(&cluster, "web", "ready=True").await;
+    assert_eq!(log(&cluster, "web", "").await, (200, "hello\n".into()));
 }
 
 #[tokio::test]
