@@ -1,12 +1,17 @@
 //! What must hold of any bytes that strangers send: no panic, and what is read can be written and read again.
 //!
-//! The fuzzer calls these with inputs that it finds; `crates/kinds/tests/fuzz.rs` with seeded ones.
+//! The fuzzer calls these with inputs that it finds, `crates/kinds/tests/fuzz.rs` with seeded ones.
 
 use std::sync::LazyLock;
 
 use mizzen_kinds::catalog;
+use mizzen_object::cel::{self, Budget, Environment, NoSizes};
+use mizzen_object::go_regexp::{self, Regexp};
+use mizzen_object::jsonpath::Template;
+use mizzen_object::own::FieldSet;
 use mizzen_object::patch::{self, JsonPatch};
 use mizzen_object::select::{FieldSelector, LabelSelector};
+use mizzen_object::structural::Structural;
 use mizzen_object::{
     Action, Kind, Value, Violations, Who, decode, default, json, proto, quantity, schema, yaml,
 };
@@ -86,13 +91,97 @@ pub fn strategic_patch(bytes: &[u8]) {
     }
 }
 
+/// An expression, compiled and evaluated with a pod as `object`. Its cost stays within the budget.
+pub fn cel(bytes: &[u8]) {
+    const MOST: u64 = 100_000;
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(program) = CEL.compile(text) else { return };
+    program.estimate(&NoSizes);
+    let pod = json::parse(POD_TEXT).expect("sound JSON");
+    let variables = [("object", cel::Value::data(&pod))];
+    let evaluation = program.evaluate(&variables, Budget { cost: MOST, interrupted: None });
+    assert!(evaluation.value.is_err() || evaluation.cost <= MOST, "{text}: {}", evaluation.cost);
+}
+
+/// A regular expression and, after a NUL, the text that it is matched with. Matches lie in the text, in order.
+pub fn go_regexp(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let (pattern, subject) = text.split_once('\0').unwrap_or((&text, "abc-123 \u{e9}\n.*"));
+    let is_accepted = go_regexp::check(pattern).is_ok();
+    let regexp = Regexp::new(pattern);
+    let found = regexp.find_all(subject, 10);
+    assert_eq!(found.is_ok(), is_accepted, "{pattern}");
+    let Ok(found) = found else { return };
+    assert_eq!(regexp.is_match(subject), Ok(!found.is_empty()), "{pattern}");
+}
+
+/// The schema of a custom kind and, in the next line, an object of it. If the schema is accepted, the object can be pruned,
+/// defaulted and validated; pruning and defaulting twice is the same as once.
+pub fn structural_schema(bytes: &[u8]) {
+    let mut parts = bytes.splitn(2, |byte| *byte == b'\n');
+    let mut next = || json::parse(parts.next()?).ok();
+    let Some(schema) = next() else { return };
+    let mut object = next().unwrap_or_else(|| json::parse(POD_TEXT).expect("sound JSON"));
+    let definition = DEFINITION_TEXT.replace("SCHEMA", &json::to_string(&schema));
+    let definition = json::parse(definition.as_bytes()).expect("sound JSON");
+    let Ok(decoded) = decode::restore(&DEFINITION.root, definition) else { return };
+    let mut definition = decoded.value;
+    DEFINITION.hooks.default(&mut definition);
+    let (who, mut violations) = (Who::default(), Violations::default());
+    let context = who.context(Action::Create, "2026-01-01T00:00:00Z");
+    DEFINITION.hooks.validate(&definition, None, &context, &mut violations);
+    if !violations.is_empty() {
+        return;
+    }
+    let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    let structural = Structural::compile(schema, false);
+    for _ in 0..2 {
+        let before = object.clone();
+        structural.prune(&mut object);
+        structural.default(&mut object);
+        structural.validate(&object, Some(&before), &mut Violations::default());
+        structural.validate_lists(&object, Some(&before), &mut Violations::default());
+        structural.validate_rules(&object, Some(&before), &mut Violations::default());
+        let mut again = object.clone();
+        structural.prune(&mut again);
+        structural.default(&mut again);
+        assert_eq!(again, object);
+    }
+}
+
+/// The fields of a managedFields entry: what is read is written and read again.
+pub fn fields_v1(bytes: &[u8]) {
+    let Ok(set) = FieldSet::parse(&String::from_utf8_lossy(bytes)) else { return };
+    assert_eq!(FieldSet::from_value(&set.to_value()), Ok(set));
+}
+
+/// A JSONPath template, filled in from a pod.
+pub fn json_path(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let Ok(template) = Template::parse(&text) else { return };
+    let _ = template.execute(&json::parse(POD_TEXT).expect("sound JSON"));
+}
+
+static CEL: LazyLock<Environment> =
+    LazyLock::new(|| Environment::new((1, 36)).with_variable("object", cel::Type::Dyn));
+
+static DEFINITION: LazyLock<Kind> = LazyLock::new(|| kind("CustomResourceDefinition"));
+
+const DEFINITION_TEXT: &str = r#"{"kind":"CustomResourceDefinition","apiVersion":"apiextensions.k8s.io/v1","metadata":{"name":"as.b.c"},"spec":{"group":"b.c","scope":"Namespaced","names":{"plural":"as","singular":"a","kind":"A","listKind":"AList"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":SCHEMA}}]}}"#;
+
+/// A schema to begin with.
+pub const SCHEMA_TEXT: &[u8] = br#"{"type":"object","properties":{"spec":{"type":"object","required":["replicas"],"properties":{"replicas":{"type":"integer","format":"int32","minimum":0,"maximum":10,"default":1},"name":{"type":"string","pattern":"^[a-z]+$","maxLength":5,"enum":["a","b"]},"ports":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["port"],"maxItems":10,"items":{"type":"object","required":["port"],"properties":{"port":{"x-kubernetes-int-or-string":true},"any":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}},"tags":{"type":"array","x-kubernetes-list-type":"set","items":{"type":"string"}},"map":{"type":"object","additionalProperties":{"type":"number","multipleOf":0.5}}},"oneOf":[{"required":["name"]},{"not":{"required":["ports"]}}],"x-kubernetes-validations":[{"rule":"self.replicas < 5","message":"m"}]}}}
+{"spec":{"replicas":7,"name":"abc","ports":[{"port":80},{"port":"80","any":{"x":1}}],"tags":["a","a"],"map":{"k":0.25},"unknown":1}}"#;
+
 /// A pod to begin with.
 pub const POD_TEXT: &[u8] = br#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"b","labels":{"c":"d"},"annotations":{"e":"f"},"ownerReferences":[{"apiVersion":"v1","kind":"g","name":"h","uid":"i"}],"finalizers":["j/k"]},"spec":{"containers":[{"name":"l","image":"m","ports":[{"containerPort":80,"protocol":"TCP"}],"env":[{"name":"n","valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}}],"resources":{"limits":{"cpu":"1500m","memory":"1Gi"}},"volumeMounts":[{"name":"o","mountPath":"/p"}],"livenessProbe":{"httpGet":{"path":"/","port":"q"},"periodSeconds":5}}],"volumes":[{"name":"o","emptyDir":{}},{"name":"r","projected":{"sources":[{"secret":{"name":"s"}}]}}],"tolerations":[{"key":"t","operator":"Exists","tolerationSeconds":3}],"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"u","operator":"Gt","values":["1"]}]}]}}},"topologySpreadConstraints":[{"maxSkew":1,"topologyKey":"v","whenUnsatisfiable":"DoNotSchedule"}],"restartPolicy":"Always","terminationGracePeriodSeconds":30,"hostNetwork":true},"status":{"phase":"Pending","startTime":"2026-01-01T00:00:00Z","conditions":[{"type":"Ready","status":"False","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}"#;
 
-static POD: LazyLock<Kind> = LazyLock::new(|| {
+static POD: LazyLock<Kind> = LazyLock::new(|| kind("Pod"));
+
+fn kind(name: &str) -> Kind {
     let kinds = catalog().kinds;
-    kinds.into_iter().find(|kind| kind.gvk.kind == "Pod").expect("there are pods")
-});
+    kinds.into_iter().find(|kind| kind.gvk.kind == name).expect("a built-in kind")
+}
 
 /// A pod in its envelope, as bytes.
 pub fn pod_message() -> Vec<u8> {

@@ -170,11 +170,14 @@ impl Material {
 
 /// A token taken apart. Nothing that it says is to be believed before its signature was checked.
 #[derive(Debug)]
-pub(crate) struct Unverified<'a> {
+pub struct Unverified<'a> {
+    /// The JOSE header.
     pub header: Value,
+    /// The claims set.
     pub claims: Value,
     /// What is signed.
     pub message: &'a str,
+    /// The signature, decoded.
     pub signature: Vec<u8>,
 }
 

@@ -20,6 +20,7 @@ mod definitions;
 mod delete;
 mod fairness;
 mod full_disk;
+mod fuzz;
 mod health;
 mod issuer;
 mod large;

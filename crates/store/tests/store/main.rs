@@ -4,6 +4,7 @@ mod conformance;
 mod damage;
 mod disk;
 mod full;
+mod fuzz;
 mod journal;
 mod model;
 mod rig;
