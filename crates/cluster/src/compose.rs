@@ -108,6 +108,8 @@ pub struct Whole {
     pub nodes: Nodes,
     /// The addresses of pods, of which nodes get blocks.
     pub pod_ranges: Vec<String>,
+    /// The addresses of simulated load balancers.
+    pub load_balancer_ranges: Vec<Block>,
     /// How pods are placed.
     pub scheduler: Arc<Configuration>,
 }
@@ -343,11 +345,11 @@ fn keep_up(args: &ServerArgs, server: &Server, kept: &Kept, authorization: Optio
 async fn beside(server: &Server, whole: Whole, kept: &Kept) -> Result<(Option<Seat>, Loops), ComposeError> {
     let candidate = Candidate::of_cluster(&cluster_uid(server).await.map_err(ComposeError::Bootstrap)?);
     let informers = loops::informers(server);
-    let Whole { nodes, pod_ranges, scheduler } = whole;
+    let Whole { nodes, pod_ranges, load_balancer_ranges, scheduler } = whole;
     let nodes = nodes.start(server, &candidate, &kept.authority, &informers).await;
     let nodes = nodes.map_err(ComposeError::Bootstrap)?;
     let (authority, signer) = (kept.authority.clone(), kept.token_key.clone());
-    let means = Means { authority, signer, pod_ranges, scheduler };
+    let means = Means { authority, signer, pod_ranges, load_balancer_ranges, scheduler };
     let loops = Loops::start(server, &candidate, means, &informers);
     let settled = loops.settled().await;
     settled.map_err(|why| ComposeError::Bootstrap(format!("the scheduler cannot work: {why}")))?;

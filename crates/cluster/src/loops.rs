@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kube::Client;
 use mizzen_apiserver::{Server, Signer, User, issue_token};
 use mizzen_controllers as controllers;
+use mizzen_object::address::Block;
 use mizzen_scheduler as scheduler;
 use mizzen_sdk::informer::Factory;
 
@@ -27,6 +28,8 @@ pub struct Means {
     pub signer: Arc<dyn Signer>,
     /// The addresses of pods, of which nodes get blocks.
     pub pod_ranges: Vec<String>,
+    /// The addresses of simulated load balancers.
+    pub load_balancer_ranges: Vec<Block>,
     /// How pods are placed.
     pub scheduler: Arc<scheduler::Configuration>,
 }
@@ -58,7 +61,7 @@ impl Loops {
 
 /// What the controllers do while they hold their lease.
 fn keep(server: &Server, means: Means, informers: Factory) -> Work {
-    let Means { authority, signer, pod_ranges, .. } = means;
+    let Means { authority, signer, pod_ranges, load_balancer_ranges, .. } = means;
     let server = server.clone();
     let clients: controllers::Clients = Arc::new(move |name| controller_client(&server, name));
     let options = controllers::Options {
@@ -66,6 +69,7 @@ fn keep(server: &Server, means: Means, informers: Factory) -> Work {
         sign_token: Some(Arc::new(move |claims| issue_token(&*signer, claims))),
         authority: Some(authority),
         pod_ranges,
+        load_balancer_ranges,
         ..controllers::Options::new(clients)
     };
     Box::new(move |settled| {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
+use mizzen_object::address::Block;
 use mizzen_object::{Value, time};
 use mizzen_sdk::api::Api;
 use mizzen_sdk::event::{ApiSink, Broadcaster, Limits, Note, Recorder};
@@ -39,6 +40,8 @@ pub struct Options {
     pub authority: Option<Arc<dyn Sign>>,
     /// The addresses of pods, one range per family, such as `10.244.0.0/16`; without any, nodes get no blocks of them.
     pub pod_ranges: Vec<String>,
+    /// The addresses of simulated load balancers, one range per family; without any, Services of type LoadBalancer get none.
+    pub load_balancer_ranges: Vec<Block>,
     /// The certificate, in PEM, by which the server is known. Without it none is published.
     pub root_ca: Option<String>,
     /// Signs the tokens that are kept in secrets. Without it there are none.
@@ -57,6 +60,7 @@ impl Options {
             loops: Vec::new(),
             authority: None,
             pod_ranges: Vec::new(),
+            load_balancer_ranges: Vec::new(),
             root_ca: None,
             sign_token: None,
             informers: None,

@@ -40,6 +40,7 @@ mod root_ca;
 mod run;
 mod select;
 mod service_account_tokens;
+mod service_load_balancer;
 mod service_range;
 mod serviceaccount;
 mod services;
@@ -95,6 +96,7 @@ const LOOPS: &[(&str, Start)] = &[
     ("resourcequota-controller", resource_quota::start),
     ("root-ca-certificate-publisher-controller", root_ca::start),
     ("service-cidr-controller", service_range::start),
+    ("service-lb-controller", service_load_balancer::start),
     ("serviceaccount-controller", serviceaccount::start),
     ("serviceaccount-token-controller", service_account_tokens::start),
     ("statefulset-controller", statefulset::start),

@@ -9,6 +9,7 @@ use mizzen_controllers::{self as controllers, SignToken};
 
 use super::component::ComponentArgs;
 use super::lead::{self, LeadError};
+use super::load_balancers::LoadBalancerArgs;
 use super::signing::Signing;
 use super::unsupported::{KubeControllerManager, Unsupported};
 use super::up::pod_range;
@@ -69,7 +70,6 @@ const ABSENT: &[&str] = &[
     "cloud-node-lifecycle-controller",
     "node-route-controller",
     "persistentvolume-attach-detach-controller",
-    "service-lb-controller",
     "storageversion-garbage-collector-controller",
 ];
 
@@ -93,6 +93,8 @@ pub struct Controllers {
     /// The key of the server's tokens, in PEM, to sign those that are kept in secrets
     #[arg(long, value_name = "FILE")]
     service_account_private_key_file: Option<PathBuf>,
+    #[command(flatten)]
+    load_balancers: LoadBalancerArgs,
     #[command(flatten)]
     signing: Signing,
     /// Work while holding the lease kube-system/kube-controller-manager, so that of several one works; --leader-elect=false works without it
@@ -156,6 +158,7 @@ impl Controllers {
             let mut options = controllers::Options::new(Arc::new(move |_| shared.clone()));
             options.loops = loops;
             options.pod_ranges = self.cluster_cidr;
+            options.load_balancer_ranges = self.load_balancers.ranges();
             options.root_ca = self.root_ca_file.as_deref().map(pki::read_certificates).transpose()?;
             options.authority = self.signing.authority()?;
             options.sign_token = self.service_account_private_key_file.as_deref().map(signer).transpose()?;

@@ -6,6 +6,7 @@ mod controllers;
 mod feature_gates;
 mod kubeconfig;
 mod lead;
+mod load_balancers;
 mod node;
 mod scheduler;
 mod server;

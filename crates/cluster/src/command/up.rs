@@ -8,6 +8,7 @@ use mizzen_controllers::{RangeError, check_range};
 use mizzen_object::Value;
 use mizzen_scheduler::Configuration;
 
+use super::load_balancers::LoadBalancerArgs;
 use super::node::{Runtime, capacity};
 use super::{ServerArgs, scheduler};
 use crate::compose::{self, ComposeError, Parts, Whole};
@@ -36,6 +37,8 @@ pub struct Up {
     /// Profiles, plugins and extenders of the scheduler: a KubeSchedulerConfiguration in YAML or JSON
     #[arg(long, value_name = "FILE")]
     scheduler_config: Option<PathBuf>,
+    #[command(flatten)]
+    load_balancers: LoadBalancerArgs,
 }
 
 /// A range that can be cut into blocks; empty for none.
@@ -68,7 +71,9 @@ impl Up {
         let nodes = Nodes { n: self.nodes as usize, capacity: self.node_capacity };
         let ranges = self.cluster_cidr.unwrap_or_else(|| vec![usual_range(self.nodes)]);
         let pod_ranges = ranges.into_iter().filter(|range| !range.is_empty()).collect();
-        compose::serve(&self.server, Parts::Whole(Whole { nodes, pod_ranges, scheduler }))
+        let load_balancer_ranges = self.load_balancers.ranges();
+        let whole = Whole { nodes, pod_ranges, load_balancer_ranges, scheduler };
+        compose::serve(&self.server, Parts::Whole(whole))
     }
 }
 

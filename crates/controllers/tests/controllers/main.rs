@@ -26,6 +26,7 @@ mod resource_claim;
 mod resource_quota;
 mod root_ca;
 mod service_account_tokens;
+mod service_load_balancer;
 mod service_range;
 mod serviceaccount;
 mod statefulset;

@@ -1,0 +1,167 @@
+//! The service controller with a simulated cloud: Services of type LoadBalancer get external addresses.
+//!
+//! Kubernetes: cloud-provider/controllers/service/controller.go. The simulated cloud gives addresses of its ranges and has
+//! no backends, so nodes play no part.
+//!
+//! | part | the question it answers |
+//! |---|---|
+//! | `change` | Which updates of a Service concern its load balancer? |
+//! | `cloud` | Which load balancers exist, and at which addresses? |
+//!
+//! Invariant: before the first address is given, the cloud knows all that Services have already.
+
+mod change;
+mod cloud;
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use mizzen_object::{Value, value};
+use mizzen_sdk::api::Patch;
+use mizzen_sdk::event::Note;
+use mizzen_sdk::informer::{Event, Informer};
+use mizzen_sdk::queue::{Exponential, Options, Queue};
+use mizzen_sdk::resource::SERVICES;
+use mizzen_sdk::write::is_not_found;
+use mizzen_sdk::{Key, Object};
+
+use crate::{After, Context, Error, Reconcile, Work};
+use change::{needs_cleanup, needs_update, wants_load_balancer};
+use cloud::Cloud;
+
+/// Keeps a Service until its load balancer is deleted.
+const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+/// Upstream's default of `--concurrent-service-syncs`.
+const WORKERS: usize = 1;
+/// How long a Service that failed waits, at least and at most.
+const RETRY_DELAYS: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));
+
+struct ServiceController {
+    context: Context,
+    services: Informer<Object>,
+    cloud: OnceLock<Mutex<Cloud>>,
+}
+
+/// Sets up the loop. Without ranges there is no cloud, and the loop does nothing.
+pub fn start(context: &Context) -> Work {
+    if context.options.load_balancer_ranges.is_empty() {
+        return Work::default();
+    }
+    let context = context.named("service-controller");
+    let limiter = Box::new(Exponential::new(RETRY_DELAYS.0, RETRY_DELAYS.1));
+    let queue = Queue::with(Options { limiter, ..Options::new("service") });
+    let services = context.follow(&SERVICES);
+    services.add_handler(on_service_event(queue.clone()));
+    let controller = ServiceController { context, services, cloud: OnceLock::new() };
+    Work::new(queue, WORKERS, Arc::new(controller))
+}
+
+/// Enqueues Services whose load balancer may have to change. A deletion matters only where a finalizer was removed by hand:
+/// the key is then enqueued so that the address becomes free.
+fn on_service_event(queue: Queue<Key>) -> impl FnMut(Event<Object>) + Send + 'static {
+    move |event| {
+        let Ok(service) = event.object().object() else { return };
+        let is_relevant = match &event {
+            Event::Updated { old, .. } => {
+                needs_cleanup(&service) || old.object().is_ok_and(|old| needs_update(&old, &service))
+            }
+            _ => wants_load_balancer(&service) || needs_cleanup(&service),
+        };
+        if is_relevant {
+            queue.add(event.key().clone());
+        }
+    }
+}
+
+impl Reconcile for ServiceController {
+    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+        let service = self.services.lister().by_key(key)?;
+        let uid = service.as_ref().map(|service| service.uid());
+        if let Some(deleted) = self.cloud()?.take_other(key, uid) {
+            self.record(&deleted, "DeletingLoadBalancer", "Deleting load balancer");
+            self.record(&deleted, "DeletedLoadBalancer", "Deleted load balancer");
+        }
+        let Some(service) = service else { return Ok(After::Done) };
+        let outcome = match wants_load_balancer(&service) && !needs_cleanup(&service) {
+            true => self.ensure(&service).await,
+            false => self.clean_up(&service).await,
+        };
+        if let Err(error) = &outcome {
+            let message = format!("Error syncing load balancer: {error}");
+            self.context.record(&SERVICES, &service, Note::warning("SyncLoadBalancerFailed", "", message));
+        }
+        outcome.map(|()| After::Done)
+    }
+}
+
+impl ServiceController {
+    /// The cloud, which knows the addresses of all Services before it gives any.
+    fn cloud(&self) -> Result<MutexGuard<'_, Cloud>, Error> {
+        let cloud = match self.cloud.get() {
+            Some(cloud) => cloud,
+            None => {
+                let mut cloud = Cloud::new(self.context.options.load_balancer_ranges.clone());
+                let services = self.services.lister().list()?;
+                services.iter().filter(|one| one.has_finalizer(FINALIZER)).for_each(|one| cloud.adopt(one));
+                self.cloud.get_or_init(|| Mutex::new(cloud))
+            }
+        };
+        Ok(cloud.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    async fn ensure(&self, service: &Arc<Object>) -> Result<(), Error> {
+        self.record(service, "EnsuringLoadBalancer", "Ensuring load balancer");
+        if !service.has_finalizer(FINALIZER) {
+            let change = value!({"metadata": {"finalizers": [FINALIZER]}});
+            self.patch(service, &change).await.map_err(|error| {
+                Error::Other(format!("failed to add load balancer cleanup finalizer: {error}"))
+            })?;
+        }
+        let addresses = self
+            .cloud()?
+            .ensure(service)
+            .map_err(|error| Error::Other(format!("failed to ensure load balancer: {error}")))?;
+        self.record(service, "EnsuredLoadBalancer", "Ensured load balancer");
+        let ingress = addresses.iter().map(|ip| value!({"ip": (ip.to_string()), "ipMode": "VIP"}));
+        self.patch_status(service, ingress.collect()).await
+    }
+
+    async fn clean_up(&self, service: &Arc<Object>) -> Result<(), Error> {
+        if self.cloud()?.delete(&service.key()) {
+            self.record(service, "DeletingLoadBalancer", "Deleting load balancer");
+        }
+        if service.has_finalizer(FINALIZER) {
+            let change = value!({"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}});
+            self.patch(service, &change).await.map_err(|error| {
+                Error::Other(format!("failed to remove load balancer cleanup finalizer: {error}"))
+            })?;
+        }
+        self.record(service, "DeletedLoadBalancer", "Deleted load balancer");
+        self.patch_status(service, Vec::new()).await
+    }
+
+    async fn patch_status(&self, service: &Object, ingress: Vec<Value>) -> Result<(), Error> {
+        if service["status"]["loadBalancer"]["ingress"].list() == ingress.as_slice() {
+            return Ok(());
+        }
+        let ingress = if ingress.is_empty() { Value::Null } else { ingress.into() };
+        let change = value!({"status": {"loadBalancer": {"ingress": ingress}}});
+        match self.patch(service, &change).await {
+            // The Service may be deleted as soon as it has no finalizer.
+            Err(error) if !is_not_found(&error) => {
+                Err(Error::Other(format!("failed to update load balancer status: {error}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Patches metadata and status, both through the status subresource, as the role allows.
+    async fn patch(&self, service: &Object, change: &Value) -> Result<(), kube::Error> {
+        let patch = Patch::Strategic;
+        self.context.api.patch(&SERVICES, &service.key(), "status", patch, change).await.map(drop)
+    }
+
+    fn record(&self, service: &Object, reason: &str, message: &str) {
+        self.context.record(&SERVICES, service, Note::normal(reason, "", message));
+    }
+}
