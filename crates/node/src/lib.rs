@@ -9,6 +9,7 @@
 //! | [`runtime`] | Who runs containers? |
 //! | [`pod`] | How does a pod live on a node? |
 //! | `status` | What does the API say of a pod here? |
+//! | `services` | Where are services? |
 //! | `admit` | Does a pod fit on its node? |
 //! | `agent` | What becomes of the pods of all nodes? |
 //! | `logs` | What did containers write? |
@@ -27,6 +28,7 @@ mod ports;
 mod resources;
 pub mod runtime;
 pub mod script;
+mod services;
 mod settings;
 mod shell;
 mod status;
@@ -34,7 +36,7 @@ mod timeline;
 
 use std::hash::BuildHasher as _;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use kube::Client;
 use mizzen_object::{Str, Value};
@@ -117,7 +119,7 @@ pub async fn run(mut options: Options) {
     followed.add_handler(move |event: Event<Object>| {
         let _ = tell.send(event.key().clone());
     });
-    let (handle, requests) = Handle::new();
+    let (handle, requests) = Handle::new(settings.clone());
     let told = async {
         match serving {
             Some(serving) => logs::serve(serving, settings.clone(), handle).await,
@@ -129,6 +131,7 @@ pub async fn run(mut options: Options) {
         () = agent.run(heard_pods, requests) => {}
         () = nodes::keep(settings.clone(), followed.store().clone(), heard_nodes) => {}
         () = told => {}
+        () = services::read(&settings) => {}
         () = follow(shared.as_ref(), &pods, &followed) => {}
     }
 }
@@ -163,6 +166,7 @@ fn settings(options: Options, port: u16) -> Settings {
         prefix,
         n_nodes,
         capacity,
+        services: OnceLock::new(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What everything here shares: the way to the API, the runtime, the clock, and what nodes look like.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -13,6 +13,7 @@ use mizzen_sdk::seam::Clock;
 
 use crate::ClientOf;
 use crate::moment::Moment;
+use crate::pod::inputs::NodeContext;
 use crate::runtime::ContainerRuntime;
 use crate::status::Host;
 use crate::timeline::Timeline;
@@ -34,12 +35,20 @@ pub struct Settings {
     /// Where logs are served; 0 if nowhere.
     pub port: u16,
     pub events: Broadcaster,
+    /// The variables that say where services are, once they are read.
+    pub services: OnceLock<Vec<(Str, Str)>>,
 }
 
 impl Settings {
     /// What a node writes, and reads of its own.
     pub fn api_of(&self, node: &str) -> Api {
         Api::new((self.client_of)(node))
+    }
+
+    /// What a node adds to its containers.
+    pub fn node_context(&self, _node: &str) -> NodeContext<'_> {
+        let services = self.services.get().map(Vec::as_slice).unwrap_or_default();
+        NodeContext { host_ip: &self.host.address, allocatable: &self.capacity, services }
     }
 
     /// The present moment.

@@ -24,16 +24,17 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-pub use handle::{Handle, PodRequest};
+pub use handle::{Handle, PodRequest, PodView};
 pub use timers::Timers;
 
 use crate::admit::{Share, admit};
 use crate::moment::{Moment, earlier};
+use crate::pod::inputs::Inputs;
 use crate::pod::{Pod, Stage, Told, Turn};
 use crate::settings::Settings;
 use crate::status;
 use place::Places;
-use read::{Read, read};
+use read::{ContentCache, Read, read};
 use write::{Write, Written};
 
 /// How many writes are under way at a time.
@@ -53,6 +54,7 @@ pub struct Agent {
     timers: Timers<Key>,
     writes: JoinSet<Written>,
     reads: JoinSet<Read>,
+    contents: ContentCache,
     /// Pods that are looked at once a write is done.
     waiting: VecDeque<Key>,
 }
@@ -84,6 +86,7 @@ impl Agent {
             timers: Timers::default(),
             writes: JoinSet::new(),
             reads: JoinSet::new(),
+            contents: ContentCache::default(),
             waiting: VecDeque::new(),
         }
     }
@@ -152,7 +155,8 @@ impl Agent {
     }
 
     /// What a pod needs was read.
-    fn supply(&mut self, Read { key, uid, found }: Read) {
+    fn supply(&mut self, Read { key, uid, mut found }: Read) {
+        self.contents.share(key.namespace(), &mut found);
         let kept = self.kept.get_mut(&key).filter(|kept| kept.uid == uid);
         if let Some(supply) = kept.and_then(|kept| kept.pod.supply.as_mut()) {
             supply.take(found);
@@ -162,16 +166,24 @@ impl Agent {
 
     /// A pod with the status that it has here. Kubernetes: until the node has one, the status that the API has
     /// (kubelet_pods.go, `GetKubeletContainerLogs`).
-    fn pod(&self, key: &Key) -> Option<Object> {
+    fn pod(&self, key: &Key) -> Option<PodView> {
         let object = self.pods.store().get(key)?.object().ok()?;
         if !self.places.has(object["spec"]["nodeName"].str()) {
             return None;
         }
-        let mut object = Object::clone(&object);
+        let mut view = PodView { pod: Object::clone(&object), inputs: Vec::new() };
         if let Some(kept) = self.kept.get(key).filter(|kept| *kept.uid == *object.uid()) {
-            status::apply(&kept.pod, &mut object, &self.settings.host, self.settings.now());
+            status::apply(&kept.pod, &mut view.pod, &self.settings.host, self.settings.now());
+            for held in &kept.pod.containers {
+                let lives =
+                    [(held.n_starts, &held.inputs), (held.n_starts.wrapping_sub(1), &held.last_inputs)];
+                let of_life = |(n, inputs): (u32, &Option<Arc<Inputs>>)| {
+                    Some((held.id(&object, &self.settings.host.scheme, n), inputs.clone()?))
+                };
+                view.inputs.extend(lives.into_iter().filter_map(of_life));
+            }
         }
-        Some(object)
+        Some(view)
     }
 
     /// Lets a pod live up to now.
@@ -204,13 +216,14 @@ impl Agent {
             self.kept.insert(key.clone(), kept);
         }
         let Some(kept) = self.kept.get_mut(key) else { return };
+        let context = self.settings.node_context(&kept.node);
+        let mut turn = Turn::new(object, now, &*self.settings.runtime, context);
+        let wakes = kept.pod.advance(&mut turn);
+        let notes = turn.notes;
         if let Some(needs) = kept.pod.supply.as_mut().and_then(|supply| supply.wants(now)) {
             let api = self.settings.api_of(&kept.node);
             self.reads.spawn(read(api, key.clone(), kept.uid.clone(), needs));
         }
-        let mut turn = Turn::new(object, now, &*self.settings.runtime);
-        let wakes = kept.pod.advance(&mut turn);
-        let notes = turn.notes;
         if let Some(share) = kept.gives_back() {
             self.places.release(&kept.node, &share);
         }

@@ -7,6 +7,7 @@ use mizzen_object::time::{from_unix, to_unix};
 
 use crate::moment::{Moment, wall_of};
 use crate::runtime::Line;
+use crate::status::of_container;
 
 /// What is wanted.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -80,6 +81,8 @@ fn time(text: &str) -> Result<Duration, Refusal> {
 /// One life of a container.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Life {
+    /// The container's id, which is another one in each life.
+    pub id: String,
     /// When it was started, by the wall clock.
     pub since: Duration,
     /// When it ended, if it did.
@@ -91,11 +94,10 @@ impl Life {
     pub fn find(pod: &Value, container: &str, previous: bool) -> Result<Life, Refusal> {
         let pod_name = pod["metadata"]["name"].str();
         let refuse = |what: String| Err(Refusal(400, what));
-        let lists = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
-        let mut statuses = lists.iter().flat_map(|list| pod["status"][*list].list());
-        let Some(status) = statuses.find(|status| status["name"].str() == container) else {
+        let status = of_container(pod, container);
+        if status.is_null() {
             return refuse(format!("container {container:?} in pod {pod_name:?} is not available"));
-        };
+        }
         let (state, last) = (&status["state"], &status["lastState"]["terminated"]);
         let is_real = |end: &Value| !end["containerID"].is_empty();
         match (previous, state.entries().next()) {
@@ -104,7 +106,8 @@ impl Life {
                 refuse(format!("previous terminated container {container:?} in pod {pod_name:?} not found"))
             }
             (_, Some(("running", running))) => {
-                Ok(Life { since: wall_of(&running["startedAt"]).unwrap_or_default(), until: None })
+                let since = wall_of(&running["startedAt"]).unwrap_or_default();
+                Ok(Life { id: status["containerID"].str().into(), since, until: None })
             }
             (_, Some(("terminated", end))) if is_real(end) => Ok(Life::ended(end)),
             _ if is_real(last) => Ok(Life::ended(last)),
@@ -127,7 +130,8 @@ impl Life {
 
     fn ended(end: &Value) -> Life {
         let since = wall_of(&end["startedAt"]).unwrap_or_default();
-        Life { since, until: Some(wall_of(&end["finishedAt"]).unwrap_or(since)) }
+        let until = Some(wall_of(&end["finishedAt"]).unwrap_or(since));
+        Life { id: end["containerID"].str().into(), since, until }
     }
 }
 

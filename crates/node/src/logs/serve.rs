@@ -14,7 +14,6 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use mizzen_object::Value;
 use mizzen_sdk::Key;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -23,9 +22,10 @@ use tokio_rustls::TlsAcceptor;
 
 use super::choose::{Life, Printer, Refusal, Wanted};
 use super::trust::{Peer, Serving};
-use crate::agent::Handle;
+use crate::agent::{Handle, PodView};
 use crate::moment::Moment;
 use crate::pod::spec;
+use crate::runtime::ContainerLife;
 use crate::settings::Settings;
 
 /// How many connections there may be.
@@ -110,15 +110,15 @@ impl Teller {
         let wanted = Wanted::parse(query)?;
         let key = Key::new(namespace, name);
         let missing = || Refusal(404, format!("pod {name:?} does not exist"));
-        let pod = self.agent.pod(&key).await.ok_or_else(missing)?;
-        if spec::container(&pod, container).is_null() {
+        let view = self.agent.pod(&key).await.ok_or_else(missing)?;
+        if spec::container(&view.pod, container).is_null() {
             return Err(Refusal(404, format!("container {container:?} not found in pod {name:?}")));
         }
-        let life = Life::find(&pod, container, wanted.previous)?;
+        let life = Life::find(&view.pod, container, wanted.previous)?;
         let follow = wanted.follow;
         let printer = Printer::new(wanted, self.settings.now());
         let reader = Reader { teller: self.clone(), key, container: container.into(), life, printer };
-        Ok(reader.into_answer(follow, &pod))
+        Ok(reader.into_answer(follow, &view))
     }
 }
 
@@ -132,8 +132,8 @@ struct Reader {
 }
 
 impl Reader {
-    fn into_answer(mut self, follow: bool, pod: &Value) -> Response<Body> {
-        let first = Bytes::from(self.read(pod));
+    fn into_answer(mut self, follow: bool, view: &PodView) -> Response<Body> {
+        let first = Bytes::from(self.read(view));
         let body = match follow && self.life.until.is_none() {
             false => Full::new(first).boxed(),
             true => {
@@ -151,13 +151,20 @@ impl Reader {
     }
 
     /// What is new.
-    fn read(&mut self, pod: &Value) -> Vec<u8> {
-        let settings = &self.teller.settings;
+    fn read(&mut self, view: &PodView) -> Vec<u8> {
+        let (settings, pod) = (&self.teller.settings, &*view.pod);
         let since = settings.timeline.find(self.life.since);
         // An ended container wrote what it wrote within its life, whatever the wall clock did meanwhile.
         let until = self.life.until.map(|until| since + until.saturating_sub(self.life.since));
         let now = until.unwrap_or_else(|| settings.now());
-        let lines = settings.runtime.logs(pod, &self.container, since, whole_second(now));
+        let life = ContainerLife {
+            pod,
+            container: spec::container(pod, &self.container),
+            since,
+            inputs: view.inputs(&self.life.id),
+            node: settings.node_context(pod["spec"]["nodeName"].str()),
+        };
+        let lines = settings.runtime.logs(&life, whole_second(now));
         self.printer.print(&lines)
     }
 
@@ -165,13 +172,13 @@ impl Reader {
     async fn next(&mut self) -> Option<Bytes> {
         while self.life.until.is_none() && !self.printer.is_full() {
             sleep(FOLLOW).await;
-            let pod = self.teller.agent.pod(&self.key).await?;
+            let view = self.teller.agent.pod(&self.key).await?;
             // What it wrote last must not be missed.
-            match Life::find(&pod, &self.container, false) {
+            match Life::find(&view.pod, &self.container, false) {
                 Ok(life) if life.since == self.life.since => self.life = life,
                 _ => return None,
             }
-            let new = self.read(&pod);
+            let new = self.read(&view);
             if !new.is_empty() {
                 return Some(new.into());
             }

@@ -1,16 +1,18 @@
 //! One container of a pod through all its lives: when is it started, started again, and how is it made to end?
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mizzen_object::time::duration_text;
 use mizzen_object::{Str, Value};
 use mizzen_sdk::event::Note;
 
-use super::Turn;
+use super::inputs::{Inputs, NO_INPUTS};
 use super::probe::{Asked, Findings, Probes, output};
 use super::pull::Pull;
 use super::spec;
 use super::supply::{Lack, Supply};
+use super::{Turn, wants_inputs};
 use crate::moment::{Moment, earlier};
 use crate::runtime::{Container, End, Probe, Role, Sight, State, Wish};
 
@@ -43,6 +45,10 @@ pub struct Held {
     wait: Option<Wait>,
     pub(super) probes: Probes,
     pub(super) body: Option<Box<dyn Container>>,
+    /// What its present life got; none if the specification says it all.
+    pub inputs: Option<Arc<Inputs>>,
+    /// What the life before got.
+    pub last_inputs: Option<Arc<Inputs>>,
     is_told_to_stop: bool,
     pub(super) changes_at: Option<Moment>,
 }
@@ -70,6 +76,8 @@ impl Held {
             wait: None,
             probes: Probes::default(),
             body: None,
+            inputs: None,
+            last_inputs: None,
             is_told_to_stop: false,
             changes_at: None,
         }
@@ -131,27 +139,39 @@ impl Held {
     pub fn keep_running(&mut self, supply: Option<&mut Supply>, turn: &mut Turn) -> bool {
         let spec = spec::container(turn.pod, &self.name);
         if self.state.is_none() {
-            let has_all = self.has_image(spec, turn) && self.has_environment(spec, supply, turn);
-            if has_all {
-                self.start(spec, turn);
-            }
-            return has_all;
+            return self.make(spec, supply, turn);
         }
         match &self.state {
             Some(State::Ended(end)) if spec::restarts(turn.pod, spec, self.role, end.code) => {
                 let finished = end.finished.unwrap_or(turn.now);
-                self.restart(spec, finished, turn)
+                self.restart(spec, finished, supply, turn)
             }
             _ => false,
         }
     }
 
-    fn restart(&mut self, spec: &Value, finished: Moment, turn: &mut Turn) -> bool {
+    /// Starts it if everything is there that it needs.
+    fn make(&mut self, spec: &Value, mut supply: Option<&mut Supply>, turn: &mut Turn) -> bool {
+        // What was pulled once stays on the node.
+        let has_image = self.n_starts > 0 || self.has_image(spec, turn);
+        let has_all = has_image && self.has_environment(spec, supply.as_deref_mut(), turn);
+        if has_all {
+            self.start(spec, supply.as_deref(), turn);
+        }
+        has_all
+    }
+
+    fn restart(
+        &mut self,
+        spec: &Value,
+        finished: Moment,
+        supply: Option<&mut Supply>,
+        turn: &mut Turn,
+    ) -> bool {
         let waits = self.wait.filter(|wait| !wait.is_over(finished)).map(|wait| wait.time);
         let due = finished + waits.unwrap_or_default().max(NOTICE);
         if turn.now >= due {
-            self.start(spec, turn);
-            return true;
+            return self.make(spec, supply, turn);
         }
         let seen = turn.now >= finished + NOTICE;
         if let Some(wait) = waits.filter(|_| seen && self.back_off.is_none()) {
@@ -165,14 +185,15 @@ impl Held {
         false
     }
 
-    fn start(&mut self, spec: &Value, turn: &mut Turn) {
+    fn start(&mut self, spec: &Value, supply: Option<&Supply>, turn: &mut Turn) {
         if let Some(end) = self.end() {
             let finished = end.finished.unwrap_or(turn.now);
             self.last = Some(end.clone());
             self.wait = Some(Wait::next(self.wait, finished, turn.now));
         }
-        let wish =
-            Wish { pod: turn.pod, container: spec, role: self.role, n_restarts: self.n_starts, since: None };
+        self.last_inputs = self.inputs.take();
+        self.inputs = turn.inputs(spec, supply);
+        let wish = self.wish(spec, self.n_starts, None, turn);
         self.body = Some(turn.runtime.start(&wish, turn.now));
         self.n_starts += 1;
         self.state = Some(State::Creating);
@@ -181,6 +202,54 @@ impl Held {
         self.probes = Probes::default();
         turn.tell(self, pulled(spec));
         turn.tell(self, Note::normal("Created", "", "Container created"));
+    }
+
+    /// What the runtime is asked for.
+    fn wish<'a>(
+        &'a self,
+        container: &'a Value,
+        n_restarts: u32,
+        since: Option<Moment>,
+        turn: &Turn<'a>,
+    ) -> Wish<'a> {
+        let inputs = self.inputs.as_deref().unwrap_or(&NO_INPUTS);
+        Wish { pod: turn.pod, container, role: self.role, n_restarts, since, inputs, node: turn.node }
+    }
+
+    /// Finds the container that ran before the agent was restarted, once its inputs are known.
+    pub(super) fn attach(&mut self, supply: Option<&Supply>, turn: &mut Turn) {
+        let Some(State::Running { since }) = self.state else { return };
+        let spec = spec::container(turn.pod, &self.name);
+        let is_unread = supply.is_some_and(|supply| !supply.is_read());
+        if self.body.is_some() || is_unread && wants_inputs(turn.pod, spec, turn.runtime) {
+            return;
+        }
+        self.inputs = turn.inputs(spec, supply);
+        self.last_inputs = self.inputs.clone();
+        let wish = self.wish(spec, self.n_restarts(), Some(since), turn);
+        self.body = Some(turn.runtime.start(&wish, turn.now));
+    }
+
+    /// Lets the files of a running container follow what they are made of; whether it has files that may change.
+    pub(super) fn follow_files(&mut self, supply: Option<&Supply>, turn: &Turn) -> bool {
+        let Some(State::Running { since }) = self.state else { return false };
+        let Some((_, before)) = self.inputs.as_ref().and_then(|inputs| inputs.files.last()) else {
+            return false;
+        };
+        if supply.is_some_and(|supply| !supply.has_volumes(turn.pod)) {
+            return true;
+        }
+        let spec = spec::container(turn.pod, &self.name);
+        let files = turn.sources(supply).changed_files(spec, before);
+        if files != *before {
+            Arc::make_mut(self.inputs.get_or_insert_default()).update_files(files, turn.now);
+            let mut body = self.body.take();
+            if let Some(body) = &mut body {
+                body.update(&self.wish(spec, self.n_restarts(), Some(since), turn));
+            }
+            self.body = body;
+        }
+        true
     }
 
     /// Asks its probes; whether something was done.
@@ -192,7 +261,7 @@ impl Held {
         let Findings { failed, fatal, wake } = self.probes.ask(&asked, turn.now);
         self.changes_at = earlier(self.changes_at, wake);
         for probe in failed {
-            let output = output(&spec[spec::field(probe)], turn.address);
+            let output = output(&spec[spec::field(probe)], &turn.address);
             let said = format!("{probe:?} probe failed: {output}");
             turn.tell(self, Note::warning("Unhealthy", "", said));
         }

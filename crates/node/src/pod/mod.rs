@@ -6,6 +6,7 @@
 //! Invariant: pure but for the runtime it is given: time comes in, notes for people come out.
 
 mod held;
+pub mod inputs;
 mod probe;
 mod pull;
 mod renew;
@@ -15,13 +16,16 @@ pub mod supply;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mizzen_object::{Str, Value};
 use mizzen_sdk::event::Note;
 
 pub use held::Held;
-use supply::Supply;
+use inputs::{Inputs, NodeContext, Sources, has_volatile_variables, known_mounts};
+use supply::{Found, Need, Supply};
 
 use crate::moment::{Moment, earlier, from_value, seconds};
 use crate::runtime::{ContainerRuntime, Role, State};
@@ -82,10 +86,13 @@ pub struct Turn<'a> {
     pub now: Moment,
     /// Who runs containers.
     pub runtime: &'a dyn ContainerRuntime,
+    /// What the node adds to its containers.
+    pub node: NodeContext<'a>,
     /// What people are told.
     pub notes: Vec<Told>,
     ending: bool,
-    address: &'a str,
+    /// The pod's address.
+    address: Str,
 }
 
 /// What people are told of a pod, or of one of its containers.
@@ -98,10 +105,34 @@ pub struct Told {
 }
 
 impl<'a> Turn<'a> {
-    /// A look at `pod`, `now`.
-    pub fn new(pod: &'a Value, now: Moment, runtime: &'a dyn ContainerRuntime) -> Turn<'a> {
-        let address = pod["status"]["podIP"].str();
-        Turn { pod, now, runtime, notes: Vec::new(), ending: false, address }
+    /// A look at `pod` on `node`, `now`.
+    pub fn new(
+        pod: &'a Value,
+        now: Moment,
+        runtime: &'a dyn ContainerRuntime,
+        node: NodeContext<'a>,
+    ) -> Turn<'a> {
+        Turn { pod, now, runtime, node, notes: Vec::new(), ending: false, address: Str::default() }
+    }
+
+    fn sources<'b>(&'b self, supply: Option<&'b Supply>) -> Sources<'b> {
+        static NOTHING: BTreeMap<Need, Found> = BTreeMap::new();
+        let found = supply.map_or(&NOTHING, |supply| &supply.found);
+        Sources { pod: self.pod, pod_ip: &self.address, node: self.node, found }
+    }
+
+    /// What a container that starts now gets, unless its specification says it all.
+    fn inputs(&self, container: &Value, supply: Option<&Supply>) -> Option<Arc<Inputs>> {
+        if !wants_inputs(self.pod, container, self.runtime) {
+            return None;
+        }
+        let sources = self.sources(supply);
+        let variables = has_volatile_variables(container).then(|| sources.variables(container));
+        let files = match reads_files(self.pod, container, self.runtime) {
+            true => vec![(Moment::default(), sources.files(container))],
+            false => Vec::new(),
+        };
+        Some(Arc::new(Inputs { variables, files }))
     }
 
     fn tell(&mut self, held: &Held, note: Note) {
@@ -139,6 +170,11 @@ impl Pod {
     pub fn advance(&mut self, turn: &mut Turn) -> Option<Moment> {
         self.meet_newcomers(turn.pod);
         self.note_deletion(turn);
+        turn.address = match turn.pod["spec"]["hostNetwork"].bool() {
+            true => turn.node.host_ip.into(),
+            false => self.address.clone(),
+        };
+        self.follow_inputs(turn);
         for _ in 0..MOST_STEPS {
             self.judge(turn);
             turn.ending = self.stage != Stage::Active;
@@ -154,6 +190,18 @@ impl Pod {
             }
         }
         self.wakes_at(turn)
+    }
+
+    /// Gives running containers what has been read for them.
+    fn follow_inputs(&mut self, turn: &mut Turn) {
+        let mut follows = false;
+        for held in &mut self.containers {
+            held.attach(self.supply.as_deref(), turn);
+            follows |= held.follow_files(self.supply.as_deref(), turn);
+        }
+        if let Some(supply) = self.supply.as_deref_mut().filter(|_| follows) {
+            supply.keep_fresh();
+        }
     }
 
     /// Containers that were added to the pod while it lives.
@@ -309,4 +357,13 @@ impl Pod {
         let kill = self.killed_at(since, turn);
         (kill > turn.now && self.containers.iter().any(is_alive)).then_some(kill)
     }
+}
+
+/// Whether a container gets more than its specification says.
+fn wants_inputs(pod: &Value, container: &Value, runtime: &dyn ContainerRuntime) -> bool {
+    has_volatile_variables(container) || reads_files(pod, container, runtime)
+}
+
+fn reads_files(pod: &Value, container: &Value, runtime: &dyn ContainerRuntime) -> bool {
+    known_mounts(pod, container).next().is_some() && runtime.reads_files(container)
 }

@@ -5,15 +5,14 @@ use mizzen_object::{Str, Value};
 use super::held::Held;
 use super::probe::Probes;
 use super::supply::Supply;
-use super::{Pod, Stage, spec};
+use super::{Pod, Stage, spec, wants_inputs};
 use crate::moment::{Moment, from_past};
-use crate::runtime::{ContainerRuntime, End, Role, State, Wish};
+use crate::runtime::{ContainerRuntime, End, Role, State};
 
 /// A pod as its status describes it.
 pub fn pod(pod: &Value, now: Moment, runtime: &dyn ContainerRuntime) -> Pod {
     let status = &pod["status"];
-    let containers =
-        spec::containers(pod).map(|(role, spec)| container(pod, role, spec, now, runtime)).collect();
+    let containers = spec::containers(pod).map(|(role, spec)| container(pod, role, spec, now)).collect();
     let is_over = matches!(status["phase"].str(), "Succeeded" | "Failed");
     let mut restored = Pod {
         containers,
@@ -28,13 +27,22 @@ pub fn pod(pod: &Value, now: Moment, runtime: &dyn ContainerRuntime) -> Pod {
     if is_over && !restored.containers.iter().any(Held::is_running) {
         restored.stage = Stage::Finished;
     }
-    if restored.stage == Stage::Active && restored.containers.iter().any(|held| held.n_starts == 0) {
-        restored.supply = Supply::of(pod, now);
+    if restored.stage == Stage::Active {
+        restored.supply = Supply::of(pod, now, runtime);
+        let waits = |held: &Held| {
+            let spec = spec::container(pod, &held.name);
+            held.n_starts == 0 || held.is_running() && wants_inputs(pod, spec, runtime)
+        };
+        if let Some(supply) = &mut restored.supply
+            && !restored.containers.iter().any(waits)
+        {
+            supply.rest();
+        }
     }
     restored
 }
 
-fn container(pod: &Value, role: Role, spec: &Value, now: Moment, runtime: &dyn ContainerRuntime) -> Held {
+fn container(pod: &Value, role: Role, spec: &Value, now: Moment) -> Held {
     let name = spec["name"].str();
     let mut held = Held::new(name, role);
     let list = match role {
@@ -49,8 +57,6 @@ fn container(pod: &Value, role: Role, spec: &Value, now: Moment, runtime: &dyn C
     held.last = end(&status["lastState"]["terminated"], now);
     if !running.is_null() {
         let since = from_past(&running["startedAt"], now).unwrap_or(now);
-        let wish = Wish { pod, container: spec, role, n_restarts, since: Some(since) };
-        held.body = Some(runtime.start(&wish, now));
         held.state = Some(State::Running { since });
         held.probes = Probes::restored(status["started"].bool(), status["ready"].bool());
         held.n_starts = n_restarts + 1;

@@ -6,25 +6,31 @@
 //! Invariant: pure. A pod that names nothing has no [`Supply`].
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mizzen_object::{Str, Value};
 use mizzen_sdk::event::Note;
 
 use super::held::pulled;
+use super::inputs::mounted_objects;
 use super::{Held, Pod, Told, Turn, spec};
 use crate::moment::{Moment, earlier};
+use crate::runtime::ContainerRuntime;
 
 /// Kubernetes: how long a volume that cannot be had is left alone, at first and at most (exponential_backoff.go).
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(122);
 /// Kubernetes: how long until a container that cannot be made is tried again (kubelet.go, `backOffPeriod`).
 const PAUSE: Duration = Duration::from_secs(10);
-/// Every namespace has it, and every pod with a token names it: nothing here reads it.
+/// Kubernetes: how often a kubelet looks whether volumes have changed (`syncFrequency`).
+const SYNC: Duration = Duration::from_secs(60);
+/// Every namespace has it, and every pod with a token names it: nothing waits for it, and it is read only for commands that read
+/// files.
 const AUTHORITIES: &str = "kube-root-ca.crt";
 
 /// What can be needed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Sort {
     /// A ConfigMap.
     ConfigMap,
@@ -35,14 +41,29 @@ pub enum Sort {
 /// One object that a pod names.
 pub type Need = (Sort, Str);
 
-/// The keys of an object, or why they are not known.
-pub type Found = Result<BTreeSet<Str>, String>;
+/// The values of an object, or why they are not known.
+pub type Found = Result<Arc<Contents>, String>;
+
+/// The values of a ConfigMap or a Secret, shared by all pods that name it.
+#[derive(Debug, Default, PartialEq)]
+pub struct Contents {
+    /// The version of the object.
+    pub version: Str,
+    /// What can be a variable or a file.
+    pub data: BTreeMap<Str, Str>,
+    /// What can be a file only.
+    pub binary: BTreeMap<Str, Str>,
+}
 
 /// What a pod needs, and what was found of it.
 #[derive(Debug)]
 pub struct Supply {
     needs: Vec<Need>,
-    found: BTreeMap<Need, Found>,
+    /// What was found at the last reading.
+    pub found: BTreeMap<Need, Found>,
+    /// When the last reading was asked for, and whether it is under way.
+    asked: Moment,
+    is_reading: bool,
     /// How often everything was read.
     n_readings: u32,
     /// Of which reading people have heard.
@@ -83,25 +104,68 @@ impl Sort {
 
 impl Supply {
     /// What a pod that comes `now` needs; none if it names nothing.
-    pub fn of(pod: &Value, now: Moment) -> Option<Box<Supply>> {
+    pub fn of(pod: &Value, now: Moment, runtime: &dyn ContainerRuntime) -> Option<Box<Supply>> {
         let of_volumes = mounted(pod).flat_map(sources);
         let of_containers = spec::containers(pod).flat_map(|(_, container)| references(container));
-        let names: BTreeSet<Need> = of_volumes.chain(of_containers).map(|one| one.need()).collect();
-        let (needs, found) = (names.into_iter().collect::<Vec<Need>>(), BTreeMap::new());
-        let (n_readings, told, n_failures) = (0, 0, 0);
-        let supply = Supply { needs, found, n_readings, told, n_failures, due: Some(now) };
+        let mut needs: BTreeSet<Need> = of_volumes.chain(of_containers).map(|one| one.need()).collect();
+        let read = spec::containers(pod).filter(|(_, container)| runtime.reads_files(container));
+        needs.extend(read.flat_map(|(_, container)| mounted_objects(pod, container)));
+        let supply = Supply {
+            needs: needs.into_iter().collect(),
+            found: BTreeMap::new(),
+            asked: now,
+            is_reading: false,
+            n_readings: 0,
+            told: 0,
+            n_failures: 0,
+            due: Some(now),
+        };
         (!supply.needs.is_empty()).then(|| Box::new(supply))
     }
 
     /// What is to be read now; it is not asked for again before it was taken.
     pub fn wants(&mut self, now: Moment) -> Option<Vec<Need>> {
-        self.due.take_if(|due| *due <= now).map(|_| self.needs.clone())
+        self.due.filter(|due| *due <= now && !self.is_reading)?;
+        (self.due, self.asked, self.is_reading) = (None, now, true);
+        Some(self.needs.clone())
     }
 
     /// Takes what was found.
     pub fn take(&mut self, found: BTreeMap<Need, Found>) {
         self.found = found;
+        self.is_reading = false;
         self.n_readings += 1;
+    }
+
+    /// Whether anything was read.
+    pub fn is_read(&self) -> bool {
+        self.n_readings > 0
+    }
+
+    /// Whether what was read is not older than `since`; if it is, it will be read again.
+    fn is_fresh(&mut self, since: Moment, now: Moment) -> bool {
+        let is_fresh = self.is_read() && !self.is_reading && self.asked >= since;
+        if !is_fresh && !(self.is_reading && self.asked >= since) {
+            self.due = earlier(self.due, Some(now));
+        }
+        is_fresh
+    }
+
+    /// Nothing is read until something asks for it.
+    pub fn rest(&mut self) {
+        self.due = None;
+    }
+
+    /// Files are made of what was read: it is read again in time.
+    pub fn keep_fresh(&mut self) {
+        if !self.is_reading {
+            self.due = earlier(self.due, Some(self.asked + SYNC));
+        }
+    }
+
+    /// Whether the volumes of a pod can be made of what was read.
+    pub fn has_volumes(&self, pod: &Value) -> bool {
+        self.is_read() && self.volume_problems(pod).is_empty()
     }
 
     /// What speaks against the volumes of a pod, one after the other.
@@ -122,14 +186,17 @@ impl Supply {
     fn problem(&self, reference: &Reference, pod: &Value) -> Option<String> {
         let optional = reference.object["optional"].bool();
         let need = reference.need();
-        let keys = match self.found.get(&need) {
-            Some(Ok(keys)) => keys,
+        let contents = match self.found.get(&need) {
+            Some(Ok(contents)) => contents,
             Some(Err(why)) if optional && *why == need.0.is_missing(&need.1) => return None,
             Some(Err(why)) => return Some(why.clone()),
             // An ephemeral container came later than what was read.
             None => return None,
         };
-        let missing = |key: &&str| !optional && !keys.contains(*key);
+        let has = |key: &str| {
+            contents.data.contains_key(key) || reference.of_volume && contents.binary.contains_key(key)
+        };
+        let missing = |key: &&str| !optional && !has(key);
         match reference.keys().into_iter().find(missing)? {
             key if reference.of_volume => Some(need.0.lacks_item(key)),
             key => {
@@ -175,7 +242,7 @@ pub struct Lack {
 }
 
 impl Held {
-    /// Whether its environment is there, as far as it needs any.
+    /// Whether its environment is there, as far as it needs any, and was read after its last life ended.
     pub(super) fn has_environment(
         &mut self,
         spec: &Value,
@@ -183,7 +250,8 @@ impl Held {
         turn: &mut Turn,
     ) -> bool {
         let Some(supply) = supply.filter(|_| references(spec).next().is_some()) else { return true };
-        if supply.n_readings == 0 {
+        let ended = self.end().and_then(|end| end.finished);
+        if !supply.is_fresh(ended.unwrap_or_default(), turn.now) {
             return false;
         }
         let problem = references(spec).find_map(|one| supply.problem(&one, turn.pod));

@@ -40,7 +40,7 @@ impl Play {
     fn until(&mut self, millis: u64) {
         let end = BEGIN + Duration::from_millis(millis);
         loop {
-            let mut turn = Turn::new(&self.object, self.now, &Simulated);
+            let mut turn = Turn::new(&self.object, self.now, &Simulated, NodeContext::NONE);
             let wakes = self.pod.advance(&mut turn);
             for Told { note, .. } in turn.notes {
                 self.told.push(format!("{}: {}", note.reason, note.message));

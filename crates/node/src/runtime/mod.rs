@@ -13,6 +13,7 @@ use mizzen_object::{Str, Value};
 pub use simulated::Simulated;
 
 use crate::moment::Moment;
+use crate::pod::inputs::{Inputs, NodeContext};
 
 /// What a container is to its pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +40,25 @@ pub struct Wish<'a> {
     pub n_restarts: u32,
     /// Since when it runs, if it does already: the agent was restarted.
     pub since: Option<Moment>,
+    /// What it gets beside what the specification says.
+    pub inputs: &'a Inputs,
+    /// What its node adds to that.
+    pub node: NodeContext<'a>,
+}
+
+/// One life of a container of which something is asked.
+#[derive(Clone, Copy)]
+pub struct ContainerLife<'a> {
+    /// The pod.
+    pub pod: &'a Value,
+    /// The container's part of the pod's specification.
+    pub container: &'a Value,
+    /// When it was started.
+    pub since: Moment,
+    /// What it got beside what the specification says.
+    pub inputs: &'a Inputs,
+    /// What its node added to that.
+    pub node: NodeContext<'a>,
 }
 
 /// Runs containers.
@@ -57,8 +77,13 @@ pub trait ContainerRuntime: Send + Sync {
     /// Begins to make and start a container, or finds the one that runs already.
     fn start(&self, wish: &Wish, now: Moment) -> Box<dyn Container>;
 
-    /// What a container has written since it was started at `since`, oldest first, up to `now`.
-    fn logs(&self, pod: &Value, container: &str, since: Moment, now: Moment) -> Vec<Line>;
+    /// Whether a container may read files of its volumes: what they are made of is then read for it.
+    fn reads_files(&self, _container: &Value) -> bool {
+        true
+    }
+
+    /// What a container has written in one life, oldest first, up to `now`.
+    fn logs(&self, life: &ContainerLife, now: Moment) -> Vec<Line>;
 }
 
 /// A container that was started, until it is forgotten.
@@ -68,6 +93,9 @@ pub trait Container: Send + Sync {
 
     /// Tells it at `ask` to stop, and ends it at `kill`. If it is called again, the earlier times count.
     fn stop(&mut self, ask: Moment, kill: Moment);
+
+    /// The files of the container have changed.
+    fn update(&mut self, wish: &Wish);
 
     /// Asks whether it is well.
     fn probe(&self, probe: Probe, now: Moment) -> Health;

@@ -1,105 +1,91 @@
 //! What do the plain commands of a container do? Its `command` and `args`, run by [`shell`] with its environment.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use mizzen_object::Value;
+use mizzen_object::{Str, Value};
 
-use super::Line;
+use super::{ContainerLife, Line};
 use crate::moment::Moment;
+use crate::pod::inputs::{NodeContext, Sources, expand, known_mounts};
 use crate::shell::{self, Environment, Limits, Outcome, Script};
 
 /// How far a script is followed to find its end: a container whose end lies beyond that runs for ever.
 const HORIZON: Limits = Limits { until: Duration::from_secs(366 * 24 * 3_600), steps: 20_000, lines: 0 };
 
 /// How a container ends; none if nothing is known of its program.
-pub(crate) fn outcome(pod: &Value, container: &Value) -> Option<Outcome> {
-    let environment = environment(pod, container, Moment::default());
-    Some(script(container, &environment)?.run(&environment, HORIZON).outcome)
+pub(crate) fn outcome(life: &ContainerLife) -> Option<Outcome> {
+    let environment = environment(life);
+    Some(script(life.container, &environment)?.run(&environment, HORIZON).outcome)
 }
 
-/// What a container that started at `since` has printed up to `now`, the latest lines if there are many.
-pub(crate) fn lines(pod: &Value, container: &Value, since: Moment, now: Moment) -> Vec<Line> {
-    let environment = environment(pod, container, since);
-    let Some(script) = script(container, &environment) else { return Vec::new() };
+/// What a container has printed up to `now`, the latest lines if there are many.
+pub(crate) fn lines(life: &ContainerLife, now: Moment) -> Vec<Line> {
+    let (environment, since) = (environment(life), life.since);
+    let Some(script) = script(life.container, &environment) else { return Vec::new() };
     let printed = script.run(&environment, Limits::until(now.saturating_since(since))).lines;
     printed.into_iter().map(|(after, text)| Line { at: since + after, text }).collect()
+}
+
+/// Whether a container runs commands that are known and may read files.
+pub(crate) fn reads_files(container: &Value) -> bool {
+    let words = words(container, &|_| None);
+    shell::may_read_files(&words) && shell::parse(&words).is_some()
 }
 
 /// Kubernetes: without `command` the image's entry point runs, with `args` behind it. Images that are given `args` alone are
 /// those whose entry point is a shell or nothing at all.
 fn script(container: &Value, environment: &Environment) -> Option<Script> {
-    let words = |field: &str| {
-        container[field].list().iter().map(|word| expand(word.str(), environment)).collect::<Vec<_>>()
+    // Kubernetes: what the runtime adds is not known to `$(NAME)`.
+    let is_own = |name: &str| {
+        !ADDED.contains(&name) || container["env"].list().iter().any(|one| one["name"].str() == name)
     };
-    shell::parse(&[words("command"), words("args")].concat())
+    let lookup = |name: &str| environment.variables.get(name).filter(|_| is_own(name)).map(Str::from);
+    shell::parse(&words(container, &lookup))
 }
 
-fn environment(pod: &Value, container: &Value, started: Moment) -> Environment {
-    let mut environment = Environment { started, ..Environment::default() };
-    let hostname = match pod["spec"]["hostname"].str() {
-        "" => pod["metadata"]["name"].str(),
-        hostname => hostname,
-    };
-    environment.variables.insert("HOSTNAME".into(), hostname.into());
+fn words(container: &Value, lookup: &dyn Fn(&str) -> Option<Str>) -> Vec<String> {
+    let words = container["command"].list().iter().chain(container["args"].list());
+    words.map(|word| expand(word.str(), lookup)).collect()
+}
+
+/// What a container runtime adds to the environment.
+const ADDED: [&str; 2] = ["HOSTNAME", "PATH"];
+
+/// What a command in a container sees: its variables and the files of its volumes.
+pub(crate) fn environment(life: &ContainerLife) -> Environment {
+    let ContainerLife { pod, container, since, inputs, node } = *life;
     let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-    environment.variables.insert("PATH".into(), path.into());
-    for variable in container["env"].list() {
-        let source = &variable["valueFrom"];
-        let value = match source["fieldRef"]["fieldPath"].as_str() {
-            Some(path) => field(pod, path),
-            None if source.is_null() => Some(expand(variable["value"].str(), &environment)),
-            None => None,
+    let added = ADDED.map(String::from).into_iter().zip([hostname(pod), path.into()]);
+    let mut variables: BTreeMap<String, String> = added.collect();
+    let of_specification = || {
+        let (status, found) = (&pod["status"], &BTreeMap::new());
+        let node = match node.host_ip {
+            "" => NodeContext { host_ip: status["hostIP"].str(), ..node },
+            _ => node,
         };
-        if let Some(value) = value {
-            environment.variables.insert(variable["name"].str().into(), value);
-        }
+        Sources { pod, pod_ip: status["podIP"].str(), node, found }.variables(container)
+    };
+    let own = inputs.variables.clone().unwrap_or_else(of_specification);
+    variables.extend(own.into_iter().map(|(name, value)| (name.into(), value.into())));
+    Environment {
+        variables,
+        files: inputs.files.clone(),
+        mounts: known_mounts(pod, container).map(String::from).collect(),
+        started: since,
     }
-    environment
 }
 
-/// Kubernetes: what `fieldRef` can name (pkg/fieldpath).
-fn field(pod: &Value, path: &str) -> Option<String> {
-    let metadata = &pod["metadata"];
-    let keyed = |map: &str| {
-        let key =
-            path.strip_prefix("metadata.")?.strip_prefix(map)?.strip_prefix("['")?.strip_suffix("']")?;
-        Some(metadata[map][key].str().to_owned())
+/// Kubernetes: the pod's own or its name, cut off at 63 characters; the node's for one that uses its network.
+fn hostname(pod: &Value) -> String {
+    let spec = &pod["spec"];
+    let name = match (spec["hostNetwork"].bool(), spec["hostname"].str()) {
+        (true, _) => spec["nodeName"].str(),
+        (_, "") => pod["metadata"]["name"].str(),
+        (_, hostname) => hostname,
     };
-    let value = match path {
-        "metadata.name" => &metadata["name"],
-        "metadata.namespace" => &metadata["namespace"],
-        "metadata.uid" => &metadata["uid"],
-        "spec.nodeName" => &pod["spec"]["nodeName"],
-        "spec.serviceAccountName" => &pod["spec"]["serviceAccountName"],
-        "status.podIP" => &pod["status"]["podIP"],
-        "status.hostIP" => &pod["status"]["hostIP"],
-        _ => return keyed("labels").or_else(|| keyed("annotations")),
-    };
-    Some(value.str().into())
-}
-
-/// Kubernetes: `$(NAME)` is replaced where the variable is known, and `$$` is a dollar (third_party/forked/golang/expansion).
-fn expand(text: &str, environment: &Environment) -> String {
-    let (mut out, mut rest) = (String::new(), text);
-    while let Some((before, after)) = rest.split_once('$') {
-        out.push_str(before);
-        let named = after.strip_prefix('(').and_then(|after| after.split_once(')'));
-        rest = match named {
-            _ if after.starts_with('$') => {
-                out.push('$');
-                &after[1..]
-            }
-            Some((name, rest)) if environment.variables.contains_key(name) => {
-                out.push_str(&environment.variables[name]);
-                rest
-            }
-            _ => {
-                out.push('$');
-                after
-            }
-        };
-    }
-    out + rest
+    let cut: String = name.chars().take(63).collect();
+    cut.trim_end_matches(['-', '.']).into()
 }
 
 #[cfg(test)]
@@ -107,6 +93,7 @@ mod tests {
     use mizzen_object::json;
 
     use super::*;
+    use crate::pod::inputs::NO_INPUTS;
 
     fn pod(container: &str) -> Value {
         let text = format!(
@@ -119,9 +106,10 @@ mod tests {
     fn check(container: &str, expected: Option<Outcome>, printed: &[(u64, &str)]) {
         let pod = pod(container);
         let container = &pod["spec"]["containers"][0];
-        assert_eq!(outcome(&pod, container), expected, "{container:?}");
-        let since = Moment::from_secs(1_000);
-        let found = lines(&pod, container, since, since + Duration::from_secs(60));
+        let (since, inputs) = (Moment::from_secs(1_000), &NO_INPUTS);
+        let life = ContainerLife { pod: &pod, container, since, inputs, node: NodeContext::NONE };
+        assert_eq!(outcome(&life), expected, "{container:?}");
+        let found = lines(&life, since + Duration::from_secs(60));
         let found: Vec<(u64, &str)> = found
             .iter()
             .map(|line| (line.at.saturating_since(since).as_secs(), line.text.as_str()))
@@ -144,6 +132,7 @@ mod tests {
             ended(0, 0),
             &[(0, "x $(A) $(B)")],
         );
+        check(r#"{"command":["echo","$(HOSTNAME)"]}"#, ended(0, 0), &[(0, "$(HOSTNAME)")]);
         let fields = r#"{"command":["echo","$(NS)/$(APP)"],"env":[
             {"name":"NS","valueFrom":{"fieldRef":{"fieldPath":"metadata.namespace"}}},
             {"name":"APP","valueFrom":{"fieldRef":{"fieldPath":"metadata.labels['app']"}}}]}"#;

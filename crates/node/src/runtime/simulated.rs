@@ -5,9 +5,10 @@ use std::time::Duration;
 use mizzen_object::time::duration_nanos;
 use mizzen_object::{Str, Value};
 
-use super::{Container, ContainerRuntime, End, Health, Line, Probe, Sight, State, Wish, plain};
+use super::{
+    Container, ContainerLife, ContainerRuntime, End, Health, Line, Probe, Sight, State, Wish, plain,
+};
 use crate::moment::{Moment, earlier};
-use crate::pod::spec;
 use crate::script::{Change, Exit, Pulls, Run, Script, check_containers};
 
 /// The annotation that has the lines which every container of a pod writes; with a dot and a container's name, those
@@ -42,18 +43,20 @@ impl ContainerRuntime for Simulated {
     }
 
     fn start(&self, wish: &Wish, now: Moment) -> Box<dyn Container> {
-        // A script that cannot be read has failed its pod before.
-        let script = Script::of(wish.pod).unwrap_or_default();
-        let run = script.run(wish.pod, wish.container["name"].str(), wish.role, wish.n_restarts);
+        let run = run(wish, wish.since.unwrap_or(now + START));
         let since = wish.since.unwrap_or_else(|| now + run.start.max(START));
         Box::new(Actor { run, since, stop: None })
     }
 
-    fn logs(&self, pod: &Value, container: &str, since: Moment, now: Moment) -> Vec<Line> {
-        let annotations = &pod["metadata"]["annotations"];
-        let own = annotations.get(&format!("{LOGS}.{container}"));
+    fn reads_files(&self, container: &Value) -> bool {
+        plain::reads_files(container)
+    }
+
+    fn logs(&self, life: &ContainerLife, now: Moment) -> Vec<Line> {
+        let (annotations, since) = (&life.pod["metadata"]["annotations"], life.since);
+        let own = annotations.get(&format!("{LOGS}.{}", life.container["name"].str()));
         let Some(text) = own.or_else(|| annotations.get(LOGS)) else {
-            return plain::lines(pod, spec::container(pod, container), since, now);
+            return plain::lines(life, now);
         };
         let mut lines: Vec<Line> = text.str().lines().map(|line| written(line, since)).collect();
         lines.retain(|line| line.at <= now);
@@ -70,6 +73,11 @@ fn written(line: &str, since: Moment) -> Line {
         Some((nanos, text)) => Line { at: since + Duration::from_nanos(nanos), text: text.into() },
         None => Line { at: since, text: line.into() },
     }
+}
+
+/// What a container does that starts at `since`. A script that cannot be read has failed its pod before.
+fn run(wish: &Wish, since: Moment) -> Run {
+    Script::of(wish.pod).unwrap_or_default().run(wish, since)
 }
 
 /// A container that plays its part.
@@ -101,6 +109,10 @@ impl Container for Actor {
             Some((asked, killed)) => (asked.min(ask), killed.min(kill)),
             None => (ask, kill),
         });
+    }
+
+    fn update(&mut self, wish: &Wish) {
+        self.run = run(wish, self.since);
     }
 
     fn probe(&self, probe: Probe, now: Moment) -> Health {

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use mizzen_object::{Str, Value};
 
-use crate::pod::spec;
-use crate::runtime::{Role, plain};
+use crate::moment::Moment;
+use crate::runtime::{ContainerLife, Role, Wish, plain};
 use crate::shell::Outcome;
 
 pub use parse::parse;
@@ -104,12 +104,13 @@ impl Script {
         check_containers(pod, SIMULATE, named).map(|()| script)
     }
 
-    /// What a container does after so many restarts.
-    pub fn run(&self, pod: &Value, container: &str, role: Role, n_restarts: u32) -> Run {
-        if let Some(clause) = self.clause(container, role) {
-            return clause.run(n_restarts);
+    /// What a container does that starts at `since`.
+    pub fn run(&self, wish: &Wish, since: Moment) -> Run {
+        let Wish { pod, container, role, inputs, node, .. } = *wish;
+        if let Some(clause) = self.clause(container["name"].str(), role) {
+            return clause.run(wish.n_restarts);
         }
-        let known = match plain::outcome(pod, spec::container(pod, container)) {
+        let known = match plain::outcome(&ContainerLife { pod, container, since, inputs, node }) {
             Some(Outcome::Exited { after, code }) => return ends(after, code),
             Some(Outcome::Running) => return Run::default(),
             Some(Outcome::Unknown { after }) => after,

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use mizzen_object::json;
 
 use super::*;
+use crate::pod::inputs::{NO_INPUTS, NodeContext};
 
 /// A script in one line per run, or what is wrong with it.
 fn show(text: &str) -> String {
@@ -118,22 +119,30 @@ fn a_clause_for_nobody_is_refused() {
     assert_eq!(Script::of(&pod), Err("mizzen.dev/simulate: the pod has no container \"db\"".into()));
 }
 
+/// What a container of a pod does after so many restarts.
+fn run(script: &Script, pod: &Value, role: Role, n_restarts: u32) -> String {
+    let container = json::parse(br#"{"name":"a"}"#).unwrap();
+    let (inputs, node) = (&NO_INPUTS, NodeContext::NONE);
+    let wish = Wish { pod, container: &container, role, n_restarts, since: None, inputs, node };
+    show_run(&script.run(&wish, Moment::default()))
+}
+
 #[test]
 fn containers_of_jobs_complete_and_others_run() {
     let job = pod(r#"{"metadata":{"ownerReferences":[{"kind":"Job","controller":true}]}}"#);
     let bare = pod("{}");
     let script = Script::default();
-    assert_eq!(show_run(&script.run(&job, "a", Role::Regular, 0)), " start@0ns exit(0,,)@1s");
-    assert_eq!(show_run(&script.run(&bare, "a", Role::Regular, 0)), " start@0ns");
-    assert_eq!(show_run(&script.run(&bare, "a", Role::Init, 0)), " start@0ns exit(0,,)@0ns");
-    assert_eq!(show_run(&script.run(&job, "a", Role::Sidecar, 0)), " start@0ns");
+    assert_eq!(run(&script, &job, Role::Regular, 0), " start@0ns exit(0,,)@1s");
+    assert_eq!(run(&script, &bare, Role::Regular, 0), " start@0ns");
+    assert_eq!(run(&script, &bare, Role::Init, 0), " start@0ns exit(0,,)@0ns");
+    assert_eq!(run(&script, &job, Role::Sidecar, 0), " start@0ns");
 }
 
 #[test]
 fn runs_are_counted_by_restarts() {
     let script = parse("2x exit 1 then exit 2 then run").unwrap();
     let bare = pod("{}");
-    let shown: Vec<String> = (0..5).map(|n| show_run(&script.run(&bare, "a", Role::Regular, n))).collect();
+    let shown: Vec<String> = (0..5).map(|n| run(&script, &bare, Role::Regular, n)).collect();
     let (one, two, run) = (" start@0ns exit(1,,)@0ns", " start@0ns exit(2,,)@0ns", " start@0ns");
     assert_eq!(shown, [one, one, two, run, run]);
 }

@@ -1,15 +1,17 @@
 //! The commands that are known, as busybox has them.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use mizzen_object::time::date_of;
 
 use super::run::{Halt, Shell, Step};
+use crate::pod::inputs::is_below;
 
-const KNOWN: [&str; 24] = [
+const KNOWN: [&str; 25] = [
     ":", "[", "break", "cat", "continue", "date", "echo", "env", "exec", "exit", "export", "false",
-    "hostname", "printenv", "printf", "pwd", "seq", "set", "sleep", "test", "true", "unset", "whoami",
+    "hostname", "ls", "printenv", "printf", "pwd", "seq", "set", "sleep", "test", "true", "unset", "whoami",
     "sync",
 ];
 
@@ -29,6 +31,7 @@ pub(super) fn run(shell: &mut Shell, program: &str, arguments: &[String]) -> Ste
         "sleep" => sleep(shell, arguments),
         "date" => date(shell, arguments),
         "cat" => cat(shell, arguments),
+        "ls" => ls(shell, arguments),
         "env" if arguments.is_empty() => Ok(print_environment(shell)),
         "printenv" => Ok(printenv(shell, first)),
         "hostname" if arguments.is_empty() => {
@@ -279,26 +282,75 @@ fn formatted(format: &str, unix: i64, nanos: u32) -> Step<String> {
     Ok(out)
 }
 
-/// Files below a mount are known; of any other file nothing is.
+/// What is at a path.
+enum Entry<'a> {
+    /// A file, with its content if that is known.
+    File(Option<&'a str>),
+    Directory,
+}
+
+/// What is at a path now; none if nothing is. Files below a mount are known; of any other file nothing is.
+fn entry<'a>(shell: &Shell<'a>, path: &str) -> Step<Option<Entry<'a>>> {
+    let (path, environment) = (normalized(path)?, shell.environment);
+    let files = environment.files_at(shell.clock);
+    if let Some(content) = files.get(path.as_str()) {
+        return Ok(Some(Entry::File(content.as_deref())));
+    }
+    let known = files.keys().map(|file| file.as_str()).chain(environment.mounts.iter().map(String::as_str));
+    if known.into_iter().any(|below| is_below(below, &path)) {
+        return Ok(Some(Entry::Directory));
+    }
+    if environment.knows(&path) { Ok(None) } else { Err(Halt::Unknown) }
+}
+
+/// An absolute path without empty parts. The working directory is the image's, so nothing is known of a relative path.
+fn normalized(path: &str) -> Step<String> {
+    if !path.starts_with('/') || path.split('/').any(|part| matches!(part, "." | "..")) {
+        return Err(Halt::Unknown);
+    }
+    Ok(path.split('/').filter(|part| !part.is_empty()).fold(String::new(), |path, part| path + "/" + part))
+}
+
 fn cat(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
-    let mut status = 0;
     if arguments.is_empty() {
         return Err(Halt::Unknown);
     }
+    let mut status = 0;
     for path in arguments {
-        let environment = shell.environment;
-        let is_below = |mount: &String| {
-            path.strip_prefix(mount.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        match environment.files.get(path) {
-            Some(content) => shell.print(content),
-            None if environment.mounts.iter().any(is_below) => {
+        match entry(shell, path)? {
+            Some(Entry::File(Some(content))) => shell.print(content),
+            Some(Entry::File(None)) => return Err(Halt::Unknown),
+            Some(Entry::Directory) => status = invalid(shell, "cat: read error: Is a directory"),
+            None => {
                 status = invalid(shell, &format!("cat: can't open '{path}': No such file or directory"));
             }
-            None => return Err(Halt::Unknown),
         }
     }
     Ok(status)
+}
+
+/// The names in a directory of a volume, one a line.
+fn ls(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
+    let [path] = arguments.strip_prefix(&["-1".to_owned()]).unwrap_or(arguments) else {
+        return Err(Halt::Unknown);
+    };
+    match entry(shell, path)? {
+        Some(Entry::File(_)) => return Ok(say(shell, path)),
+        Some(Entry::Directory) => {}
+        None => return Ok(invalid(shell, &format!("ls: {path}: No such file or directory"))),
+    }
+    let directory = normalized(path)?;
+    // Beside a mount there is what the image has.
+    if !shell.environment.knows(&directory) {
+        return Err(Halt::Unknown);
+    }
+    let files = shell.environment.files_at(shell.clock).keys();
+    let rest = files.filter_map(|file| file.strip_prefix(directory.as_str())?.strip_prefix('/'));
+    let names: BTreeSet<&str> = rest.map(|rest| rest.split('/').next().unwrap_or(rest)).collect();
+    for name in names {
+        say(shell, name);
+    }
+    Ok(0)
 }
 
 fn print_environment(shell: &mut Shell) -> i64 {
@@ -379,10 +431,10 @@ fn test(shell: &mut Shell, expression: &[String]) -> Step<i64> {
         [text] => !text.is_empty(),
         ["-n", text] => !text.is_empty(),
         ["-z", text] => text.is_empty(),
-        ["-e" | "-f" | "-r" | "-s", path] => match shell.environment.files.contains_key(*path) {
-            true => true,
-            false if shell.environment.mounts.iter().any(|mount| path.starts_with(mount.as_str())) => false,
-            false => return Err(Halt::Unknown),
+        [operator @ ("-d" | "-e" | "-f" | "-r" | "-s"), path] => match (*operator, entry(shell, path)?) {
+            (_, None) | ("-f", Some(Entry::Directory)) | ("-d", Some(Entry::File(_))) => false,
+            ("-s", Some(Entry::File(content))) => content.is_none_or(|content| !content.is_empty()),
+            _ => true,
         },
         [left, "=" | "==", right] => left == right,
         [left, "!=", right] => left != right,

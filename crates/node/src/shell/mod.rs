@@ -22,18 +22,35 @@ use std::time::Duration;
 pub use parse::Script;
 
 use crate::moment::Moment;
+use crate::pod::inputs::{Files, is_below};
 
 /// What a command sees of its container.
 #[derive(Debug, Clone, Default)]
 pub struct Environment {
     /// The environment variables.
     pub variables: BTreeMap<String, String>,
-    /// Files of mounted volumes by path.
-    pub files: BTreeMap<String, String>,
+    /// Files of mounted volumes, and since when they are so, oldest first.
+    pub files: Vec<(Moment, Files)>,
     /// The directories below which every file is known.
     pub mounts: Vec<String>,
     /// When the container started.
     pub started: Moment,
+}
+
+impl Environment {
+    /// The files that there are at some time after the start.
+    fn files_at(&self, after: Duration) -> &Files {
+        static NONE: Files = Files::new();
+        let now = self.started + after;
+        let mut versions = self.files.iter().rev();
+        let version = versions.find(|(since, _)| *since <= now).or_else(|| self.files.first());
+        version.map_or(&NONE, |(_, files)| files)
+    }
+
+    /// Whether every file at or below a path is known.
+    fn knows(&self, path: &str) -> bool {
+        self.mounts.iter().any(|mount| is_below(path, mount))
+    }
 }
 
 /// What became of a command until some moment.
@@ -86,6 +103,14 @@ pub fn parse(words: &[String]) -> Option<Script> {
         (program, _) if builtin::is_known(program) => Some(Script::of_words(words)),
         _ => None,
     }
+}
+
+/// Whether a command may read files: one of its words is a program or a test that does.
+pub fn may_read_files(words: &[String]) -> bool {
+    let readers = ["cat", "ls", "-d", "-e", "-f", "-r", "-s"];
+    let is_of_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let mut parts = words.iter().flat_map(|word| word.split(|c| !is_of_word(c)));
+    parts.any(|part| readers.contains(&part))
 }
 
 /// `-c`, alone or with options that change nothing that can be seen.

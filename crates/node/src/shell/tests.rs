@@ -4,15 +4,27 @@ use std::time::Duration;
 
 use super::*;
 
+const BEGIN: Moment = Moment::from_secs(1_600_000_000);
+
+/// A volume with one file that changes, one below a directory, and one whose content is not known.
+fn files(content: &str) -> Files {
+    [("key", Some(content)), ("sub/deep", Some("x")), ("token", None)]
+        .map(|(name, content)| (format!("/etc/config/{name}").into(), content.map(Into::into)))
+        .into()
+}
+
 #[track_caller]
 fn check(script: &str, lines: &[(u64, &str)], outcome: Outcome) {
     let words = ["sh", "-c", script].map(String::from);
     let variables = [("HOSTNAME", "web-0"), ("GREETING", "hello world")];
     let environment = Environment {
         variables: variables.map(|(name, value)| (name.into(), value.into())).into(),
-        files: [("/etc/config/key".to_owned(), "value\n".to_owned())].into(),
+        files: vec![
+            (Moment::default(), files("value\n")),
+            (BEGIN + Duration::from_secs(30), files("later\n")),
+        ],
         mounts: vec!["/etc/config".into()],
-        started: Moment::from_secs(1_600_000_000),
+        started: BEGIN,
     };
     let Some(parsed) = parse(&words) else {
         return assert_eq!(outcome, Outcome::Unknown { after: Duration::ZERO }, "{script}: not understood");
@@ -61,6 +73,35 @@ fn variables_and_files_of_the_container_are_seen() {
     check("X=1; echo \"$X\" '$X' \\$X ${Y:-none} ${#X}", &[(0, "1 $X $X none 1")], exits(0, 0));
     check("X=$(cat /etc/config/key)-$((2 + 3 * 4)); echo $X", &[(0, "value-14")], exits(0, 0));
     check("set -- ; echo a", &[], unknown(0));
+}
+
+#[test]
+fn files_of_volumes_are_known_and_no_others() {
+    check("cat /etc/config/key /etc//config/sub/deep", &[(0, "value"), (0, "x")], exits(0, 0));
+    check("cat /etc/config/key; sleep 60; cat /etc/config/key", &[(0, "value"), (60, "later")], exits(60, 0));
+    check("cat /etc/config", &[(0, "cat: read error: Is a directory")], exits(0, 1));
+    check(
+        "ls /etc/config; ls -1 /etc/config/sub/",
+        &[(0, "key"), (0, "sub"), (0, "token"), (0, "deep")],
+        exits(0, 0),
+    );
+    check("ls /etc/config/none", &[(0, "ls: /etc/config/none: No such file or directory")], exits(0, 1));
+    check("test -f /etc/config/key && [ -d /etc/config/sub ] && [ ! -e /etc/config/none ]", &[], exits(0, 0));
+    check("[ -d /etc/config/key ] || [ -f /etc/config/sub ]", &[], exits(0, 1));
+    for script in
+        ["cat /etc/passwd", "cat key", "ls /etc", "cat /etc/config/token", "[ -f /etc/configuration ]"]
+    {
+        check(script, &[], unknown(0));
+    }
+}
+
+#[test]
+fn only_commands_that_read_files_are_said_to() {
+    let may_read =
+        |words: &[&str]| may_read_files(&words.iter().map(|word| word.to_string()).collect::<Vec<_>>());
+    assert!(may_read(&["/bin/cat", "x"]) && may_read(&["sh", "-c", "echo $(cat x)"]));
+    assert!(may_read(&["sh", "-c", "if [ -f x ];then :;fi"]));
+    assert!(!may_read(&["sleep", "infinity"]) && !may_read(&["sh", "-c", "false || echo concatenate"]));
 }
 
 #[test]

@@ -71,8 +71,9 @@ fn state(held: &Held, object: &Value, host: &Host, waits: &str) -> Value {
 
 fn last_state(held: &Held, object: &Value, host: &Host) -> Value {
     // While it waits to be started again, the life that ended last is the one before.
-    let (end, life) = match (held.end(), &held.back_off) {
-        (Some(end), Some(_)) => (Some(end), held.n_starts),
+    let waits = held.back_off.is_some() || held.pull.is_some() || held.lack.is_some();
+    let (end, life) = match held.end() {
+        Some(end) if waits => (Some(end), held.n_starts),
         _ => (held.last.as_ref(), held.n_restarts()),
     };
     end.map_or_else(Value::object, |end| ended(end, held.id(object, &host.scheme, life)))

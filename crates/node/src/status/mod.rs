@@ -48,6 +48,14 @@ pub fn apply(pod: &Pod, object: &mut Value, host: &Host, now: Moment) {
     }
 }
 
+/// What a pod's status says of a container; null if it says nothing.
+pub fn of_container<'a>(pod: &'a Value, name: &str) -> &'a Value {
+    static NONE: Value = Value::Null;
+    let lists = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
+    let mut statuses = lists.iter().flat_map(|list| pod["status"][*list].list());
+    statuses.find(|status| status["name"].str() == name).unwrap_or(&NONE)
+}
+
 fn status(pod: &Pod, object: &Value, host: &Host, now: Moment) -> Value {
     let phase = phase(pod, object);
     let conditions = condition::conditions(pod, object, phase, now);

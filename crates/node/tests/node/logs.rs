@@ -182,6 +182,39 @@ async fn a_log_can_be_read_before_the_watch_brings_the_status_back() {
 }
 
 #[tokio::test]
+async fn commands_see_config_maps_and_secrets() {
+    let cluster = trusted().await;
+    let create = async |kind: &str, text: &str| {
+        cluster.create(&format!("/api/v1/namespaces/default/{kind}"), text).await;
+    };
+    create("configmaps", "{metadata: {name: x}, data: {greeting: hello, other: there}}").await;
+    create("secrets", "{metadata: {name: s}, data: {pass: czNjcmV0Cg==}}").await;
+    create("configmaps", "{metadata: {name: kube-root-ca.crt}, data: {ca.crt: authority}}").await;
+    create("services", "{metadata: {name: kubernetes}, spec: {clusterIP: 10.0.0.1, ports: [{port: 443}]}}")
+        .await;
+    let account = "/var/run/secrets/kubernetes.io/serviceaccount";
+    let script = format!(
+        "echo $GREETING to $P_other; cat /s/pass; cat {account}/namespace; echo; cat {account}/ca.crt; echo; \
+         ls {account}; cat /s/none; echo $?; printenv KUBERNETES_SERVICE_HOST; sleep 3600"
+    );
+    let sources = "[{serviceAccountToken: {path: token}}, {configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: ca.crt}]}}, \
+                   {downwardAPI: {items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}]}}]";
+    let spec = format!(
+        "serviceAccountName: default, volumes: [{{name: s, secret: {{secretName: s}}}}, {{name: a, projected: {{sources: {sources}}}}}], \
+         containers: [{{name: web, image: web, command: [sh, -c, {script:?}], \
+         env: [{{name: GREETING, valueFrom: {{configMapKeyRef: {{name: x, key: greeting}}}}}}], \
+         envFrom: [{{prefix: P_, configMapRef: {{name: x}}}}], \
+         volumeMounts: [{{name: s, mountPath: /s}}, {{name: a, mountPath: {account}}}]}}]"
+    );
+    sleep(Duration::from_millis(500)).await;
+    cluster.run_pod("web", "", &spec).await;
+    until(&cluster, "web", "ready=True").await;
+    let expected = "hello to there\ns3cret\ndefault\nauthority\nca.crt\nnamespace\ntoken\n\
+                    cat: can't open '/s/none': No such file or directory\n1\n10.0.0.1\n";
+    assert_eq!(log(&cluster, "web", "").await, (200, expected.into()));
+}
+
+#[tokio::test]
 async fn a_pod_on_no_node_wrote_nothing() {
     let cluster = trusted().await;
     cluster

@@ -2,6 +2,7 @@
 
 mod clock;
 mod cluster;
+mod inputs;
 mod life;
 mod logs;
 mod registration;

@@ -1,0 +1,529 @@
+//! What does a container get beside its image? Its environment variables and the files of its volumes.
+//!
+//! Both come from the pod, from the ConfigMaps and Secrets that it names, and from its node. Variables are resolved once, when a
+//! container starts; files follow what they are made of.
+//!
+//! Invariant: pure. What was read comes in as [`Contents`].
+
+use std::collections::BTreeMap;
+
+use mizzen_object::quantity::Quantity;
+use mizzen_object::{Str, Value, json};
+
+use super::spec;
+use super::supply::{Contents, Found, Need, Sort};
+use crate::moment::Moment;
+
+/// Environment variables by name.
+pub type Variables = BTreeMap<Str, Str>;
+/// Files by path; a file whose content is not known here has none.
+pub type Files = BTreeMap<Str, Option<Str>>;
+
+/// What one life of a container got.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Inputs {
+    /// Its environment at its start; none if the specification alone says it, which cannot change.
+    pub variables: Option<Variables>,
+    /// The files of its volumes and since when they are so, oldest first; empty if its commands read none.
+    pub files: Vec<(Moment, Files)>,
+}
+
+/// How many versions of its files a container can still have read.
+const MOST_VERSIONS: usize = 16;
+
+/// Nothing but what the specification says.
+pub static NO_INPUTS: Inputs = Inputs { variables: None, files: Vec::new() };
+
+impl Inputs {
+    /// The files have changed `now`.
+    pub fn update_files(&mut self, files: Files, now: Moment) {
+        if self.files.len() == MOST_VERSIONS {
+            self.files.remove(1);
+        }
+        self.files.push((now, files));
+    }
+}
+
+/// What inputs are made of.
+#[derive(Clone, Copy)]
+pub struct Sources<'a> {
+    /// The pod; its status may lack what is below.
+    pub pod: &'a Value,
+    /// Its address.
+    pub pod_ip: &'a str,
+    /// Its node.
+    pub node: NodeContext<'a>,
+    /// The ConfigMaps and Secrets that were read for it.
+    pub found: &'a BTreeMap<Need, Found>,
+}
+
+/// What a node adds to its containers.
+#[derive(Clone, Copy)]
+pub struct NodeContext<'a> {
+    /// Its address.
+    pub host_ip: &'a str,
+    /// How much of it pods can have.
+    pub allocatable: &'a Value,
+    /// The variables that say where services are.
+    pub services: &'a [(Str, Str)],
+}
+
+impl NodeContext<'_> {
+    /// A node of which nothing is known.
+    pub const NONE: NodeContext<'static> =
+        NodeContext { host_ip: "", allocatable: &Value::Null, services: &[] };
+}
+
+impl Sources<'_> {
+    /// The environment of a container. Kubernetes: `envFrom` first, then `env`, then services (kubelet_pods.go,
+    /// `makeEnvironmentVariables`).
+    pub fn variables(&self, container: &Value) -> Variables {
+        let mut variables = Variables::new();
+        for from in container["envFrom"].list() {
+            let prefix = from["prefix"].str();
+            for (sort, field) in [(Sort::ConfigMap, "configMapRef"), (Sort::Secret, "secretRef")] {
+                let Some(contents) = self.contents(sort, from[field]["name"].str()) else { continue };
+                let prefixed = |(key, value): (&Str, &Str)| (format!("{prefix}{key}").into(), value.clone());
+                variables.extend(contents.data.iter().map(prefixed));
+            }
+        }
+        for variable in container["env"].list() {
+            let value = match variable["value"].str() {
+                "" => self.value_from(&variable["valueFrom"], container),
+                value => Some(expand(value, &|name| self.lookup(&variables, name))),
+            };
+            if let Some(value) = value {
+                variables.insert(variable["name"].str().into(), value);
+            }
+        }
+        for (name, value) in self.node.services {
+            variables.entry(name.clone()).or_insert_with(|| value.clone());
+        }
+        variables
+    }
+
+    fn lookup(&self, variables: &Variables, name: &str) -> Option<Str> {
+        let service = || self.node.services.iter().find(|(known, _)| known == name).map(|(_, value)| value);
+        variables.get(name).or_else(service).cloned()
+    }
+
+    /// None for what is optional and not there.
+    fn value_from(&self, source: &Value, container: &Value) -> Option<Str> {
+        let key_of = |sort: Sort, field: &str| {
+            let reference = &source[field];
+            self.contents(sort, reference["name"].str())?.data.get(reference["key"].str()).cloned()
+        };
+        if !source["fieldRef"].is_null() {
+            return Some(self.field(source["fieldRef"]["fieldPath"].str()));
+        }
+        if !source["resourceFieldRef"].is_null() {
+            return Some(self.resource(&source["resourceFieldRef"], container));
+        }
+        if !source["configMapKeyRef"].is_null() {
+            return key_of(Sort::ConfigMap, "configMapKeyRef");
+        }
+        if !source["secretKeyRef"].is_null() {
+            return key_of(Sort::Secret, "secretKeyRef");
+        }
+        Some(Str::default())
+    }
+
+    fn contents(&self, sort: Sort, name: &str) -> Option<&Contents> {
+        self.found.get(&(sort, name.into()))?.as_ref().ok().map(|contents| &**contents)
+    }
+
+    /// Kubernetes: what `fieldRef` can name (pkg/fieldpath, and kubelet_pods.go for what only the node knows).
+    fn field(&self, path: &str) -> Str {
+        let metadata = &self.pod["metadata"];
+        let subscript = path.strip_suffix("']").and_then(|path| path.split_once("['"));
+        let value = match (path, subscript) {
+            (_, Some(("metadata.labels", key))) => &metadata["labels"][key],
+            (_, Some(("metadata.annotations", key))) => &metadata["annotations"][key],
+            ("metadata.labels", _) => return format_map(&metadata["labels"]),
+            ("metadata.annotations", _) => return format_map(&metadata["annotations"]),
+            ("metadata.name", _) => &metadata["name"],
+            ("metadata.namespace", _) => &metadata["namespace"],
+            ("metadata.uid", _) => &metadata["uid"],
+            ("spec.nodeName", _) => &self.pod["spec"]["nodeName"],
+            ("spec.serviceAccountName", _) => &self.pod["spec"]["serviceAccountName"],
+            ("status.podIP" | "status.podIPs", _) => return self.pod_ip.into(),
+            ("status.hostIP" | "status.hostIPs", _) => return self.node.host_ip.into(),
+            _ => return Str::default(),
+        };
+        value.str().into()
+    }
+
+    /// Kubernetes: the amount by the divisor, rounded up; a limit that is not set is the pod's or what the node has
+    /// (pkg/api/v1/resource/helpers.go, kubelet_resources.go).
+    fn resource(&self, reference: &Value, container: &Value) -> Str {
+        let container = match reference["containerName"].str() {
+            "" => container,
+            name => spec::container(self.pod, name),
+        };
+        let Some((list, name)) = reference["resource"].str().split_once('.') else { return Str::default() };
+        let quantity = |value: &Value| Quantity::of(value.str());
+        let mut amount = quantity(&container["resources"][list][name]);
+        let has_default = list == "limits" && matches!(name, "cpu" | "memory" | "ephemeral-storage");
+        if amount.is_zero() && has_default {
+            let of_pod = quantity(&self.pod["spec"]["resources"]["limits"][name]);
+            amount = if of_pod.is_zero() { quantity(&self.node.allocatable[name]) } else { of_pod };
+        }
+        let divisor = quantity(&reference["divisor"]);
+        let count = |quantity: &Quantity| match name {
+            "cpu" => quantity.milli_value(),
+            _ => quantity.value(),
+        };
+        let unit = if name == "cpu" { 1000 } else { 1 };
+        let divisor = if divisor.is_zero() { unit } else { count(&divisor) };
+        ((count(&amount) as f64 / divisor as f64).ceil() as i64).to_string().into()
+    }
+
+    /// The files that a container whose files were `before` has now. Kubernetes: a `subPath` does not follow its volume.
+    pub fn changed_files(&self, container: &Value, before: &Files) -> Files {
+        let fixed: Vec<&str> = container["volumeMounts"]
+            .list()
+            .iter()
+            .filter(|mount| !mount["subPath"].is_empty() || !mount["subPathExpr"].is_empty())
+            .map(|mount| mount["mountPath"].str().trim_end_matches('/'))
+            .collect();
+        let is_fixed = |path: &Str| fixed.iter().any(|mount| is_below(path, mount));
+        let mut files = self.files(container);
+        files.retain(|path, _| !is_fixed(path));
+        let kept = before.iter().filter(|(path, _)| is_fixed(path));
+        files.extend(kept.map(|(path, content)| (path.clone(), content.clone())));
+        files
+    }
+
+    /// The files of a container's volumes, as far as they are known here.
+    pub fn files(&self, container: &Value) -> Files {
+        let mut files = Files::new();
+        for mount in container["volumeMounts"].list() {
+            let mut volumes = self.pod["spec"]["volumes"].list().iter();
+            let Some(volume) = volumes.find(|volume| volume["name"] == mount["name"]) else { continue };
+            let (path, below) =
+                (mount["mountPath"].str().trim_end_matches('/'), sub_path(mount, self, container));
+            for (name, content) in self.volume(volume) {
+                // A subPath is a directory of the volume, or one file of it.
+                let rest = match below.as_str() {
+                    "" => Some(format!("/{name}")),
+                    below if name == below => Some(String::new()),
+                    below => name.strip_prefix(below).filter(|rest| rest.starts_with('/')).map(Into::into),
+                };
+                if let Some(rest) = rest {
+                    files.insert(format!("{path}{rest}").into(), content);
+                }
+            }
+        }
+        files
+    }
+
+    /// The files of one volume by their path in it.
+    fn volume(&self, volume: &Value) -> Files {
+        let mut files = Files::new();
+        for source in projections(volume) {
+            let object = source.object;
+            match source.sort {
+                Projection::Object(sort) => {
+                    let name = object[source.name].str();
+                    files.extend(
+                        self.contents(sort, name).into_iter().flat_map(|contents| contents.files(object)),
+                    );
+                }
+                Projection::Downward => files.extend(object["items"].list().iter().map(|item| {
+                    let content = match &item["resourceFieldRef"] {
+                        Value::Null => self.field(item["fieldRef"]["fieldPath"].str()),
+                        reference => self.resource(reference, &Value::Null),
+                    };
+                    (item["path"].str().into(), Some(content))
+                })),
+                // No token is requested for a container that does not run.
+                Projection::Token => drop(files.insert(object["path"].str().into(), None)),
+            }
+        }
+        files
+    }
+}
+
+/// Whether a path is a directory or file, or something in it.
+pub fn is_below(path: &str, parent: &str) -> bool {
+    path.strip_prefix(parent).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Kubernetes: `subPath`, or `subPathExpr` with its variables.
+fn sub_path(mount: &Value, sources: &Sources, container: &Value) -> String {
+    let path: String = match mount["subPathExpr"].str() {
+        "" => mount["subPath"].str().into(),
+        expression => {
+            let variables = sources.variables(container);
+            expand(expression, &|name| variables.get(name).cloned())
+        }
+    };
+    path.trim_matches('/').into()
+}
+
+impl Contents {
+    /// The files that a volume makes of it: all keys, or the ones that `items` name.
+    fn files(&self, reference: &Value) -> Files {
+        let keys = || self.data.iter().chain(&self.binary);
+        if reference["items"].list().is_empty() {
+            return keys().map(|(key, value)| (key.clone(), Some(value.clone()))).collect();
+        }
+        let content = |key: &str| keys().find(|(known, _)| *known == key).map(|(_, value)| value.clone());
+        let items = reference["items"].list().iter();
+        items
+            .filter_map(|item| Some((item["path"].str().into(), Some(content(item["key"].str())?))))
+            .collect()
+    }
+}
+
+/// One source of a volume's files.
+struct Source<'a> {
+    sort: Projection,
+    object: &'a Value,
+    /// The field of `object` that has a name.
+    name: &'static str,
+}
+
+#[derive(Clone, Copy)]
+enum Projection {
+    Object(Sort),
+    Downward,
+    Token,
+}
+
+fn projections(volume: &Value) -> impl Iterator<Item = Source<'_>> {
+    let own = [
+        (Projection::Object(Sort::ConfigMap), &volume["configMap"], "name"),
+        (Projection::Object(Sort::Secret), &volume["secret"], "secretName"),
+        (Projection::Downward, &volume["downwardAPI"], ""),
+    ];
+    let projected = volume["projected"]["sources"].list().iter().flat_map(|source| {
+        [
+            (Projection::Object(Sort::ConfigMap), &source["configMap"], "name"),
+            (Projection::Object(Sort::Secret), &source["secret"], "name"),
+            (Projection::Downward, &source["downwardAPI"], ""),
+            (Projection::Token, &source["serviceAccountToken"], ""),
+        ]
+    });
+    let all = own.into_iter().chain(projected).filter(|(_, object, _)| !object.is_null());
+    all.map(|(sort, object, name)| Source { sort, object, name })
+}
+
+/// The directories of a container below which every file is known.
+pub fn known_mounts<'a>(pod: &'a Value, container: &'a Value) -> impl Iterator<Item = &'a str> {
+    let is_known = |mount: &&Value| {
+        let mut volumes = pod["spec"]["volumes"].list().iter();
+        let volume = volumes.find(|volume| volume["name"] == mount["name"]);
+        volume.is_some_and(|volume| projections(volume).next().is_some())
+    };
+    let mounts = container["volumeMounts"].list().iter().filter(is_known);
+    mounts.map(|mount| mount["mountPath"].str().trim_end_matches('/'))
+}
+
+/// The objects that a container's files are made of.
+pub fn mounted_objects(pod: &Value, container: &Value) -> Vec<Need> {
+    let volumes = pod["spec"]["volumes"].list().iter();
+    let mounted = volumes.filter(|volume| {
+        container["volumeMounts"].list().iter().any(|mount| mount["name"] == volume["name"])
+    });
+    let objects = mounted.flat_map(projections).filter_map(|source| match source.sort {
+        Projection::Object(sort) => Some((sort, source.object[source.name].str().into())),
+        _ => None,
+    });
+    objects.collect()
+}
+
+/// Whether the environment of a container is made of what may change while it runs.
+pub(super) fn has_volatile_variables(container: &Value) -> bool {
+    let is_volatile = |variable: &Value| {
+        let source = &variable["valueFrom"];
+        let path = source["fieldRef"]["fieldPath"].str();
+        !source.is_null() && (source["fieldRef"].is_null() || path.contains("['"))
+    };
+    !container["envFrom"].list().is_empty() || container["env"].list().iter().any(is_volatile)
+}
+
+/// Kubernetes: labels or annotations as lines, sorted by key (pkg/fieldpath, `FormatMap`).
+fn format_map(map: &Value) -> Str {
+    let sorted: BTreeMap<&str, &Value> = map.entries().collect();
+    let lines = sorted.iter().map(|(key, value)| format!("{key}={}", json::quote(value.str())));
+    lines.collect::<Vec<String>>().join("\n").into()
+}
+
+/// Kubernetes: `$(NAME)` is replaced where the variable is known, and `$$` is a dollar (third_party/forked/golang/expansion).
+pub fn expand<T: From<String>>(text: &str, lookup: &dyn Fn(&str) -> Option<Str>) -> T {
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some((before, after)) = rest.split_once('$') {
+        out.push_str(before);
+        let named = after.strip_prefix('(').and_then(|after| after.split_once(')'));
+        rest = match named.and_then(|(name, rest)| Some((lookup(name)?, rest))) {
+            _ if after.starts_with('$') => {
+                out.push('$');
+                &after[1..]
+            }
+            Some((value, rest)) => {
+                out.push_str(&value);
+                rest
+            }
+            None => {
+                out.push('$');
+                after
+            }
+        };
+    }
+    T::from(out + rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use mizzen_object::yaml;
+
+    use super::*;
+
+    /// What was read: a ConfigMap `config` and a Secret `secret`.
+    fn found() -> BTreeMap<Need, Found> {
+        let values = |values: &[(&str, &str)]| {
+            values.iter().map(|(key, value)| (Str::from(*key), Str::from(*value))).collect()
+        };
+        let config = Contents {
+            version: "1".into(),
+            data: values(&[("a", "1"), ("b.txt", "two\nlines\n")]),
+            binary: values(&[("bin", "raw")]),
+        };
+        let secret = Contents { data: values(&[("pass", "s3cret")]), ..Contents::default() };
+        let missing = Err("configmap \"gone\" not found".into());
+        [
+            ((Sort::ConfigMap, "config".into()), Ok(Arc::new(config))),
+            ((Sort::Secret, "secret".into()), Ok(Arc::new(secret))),
+            ((Sort::ConfigMap, "gone".into()), missing),
+        ]
+        .into()
+    }
+
+    /// A pod with one container, and what is found for it by `read`.
+    fn with<T>(spec: &str, read: impl Fn(&Sources, &Value) -> T) -> T {
+        let text = format!(
+            "{{metadata: {{name: web-0, namespace: shop, uid: u1, labels: {{b: x, a-b: v, a: 'q\"'}}, annotations: {{note: '7'}}}}, \
+             spec: {{nodeName: node-3, serviceAccountName: robot, {spec}}}}}"
+        );
+        let pod = yaml::read(text.as_bytes()).unwrap().value;
+        let allocatable = mizzen_object::value!({ "cpu": "8", "memory": "32Gi" });
+        let services = [("KUBERNETES_SERVICE_HOST".into(), "10.0.0.1".into())];
+        let node = NodeContext { host_ip: "127.0.0.4", allocatable: &allocatable, services: &services };
+        let sources = Sources { pod: &pod, pod_ip: "10.1.2.3", node, found: &found() };
+        read(&sources, &pod["spec"]["containers"][0])
+    }
+
+    #[track_caller]
+    fn check_variable(variable: &str, expected: Option<&str>) {
+        let spec = format!(
+            "containers: [{{name: c, resources: {{limits: {{cpu: 1500m}}, requests: {{memory: 100Mi}}}}, \
+             env: [{{name: FIRST, value: one}}, {{name: X, {variable}}}]}}]"
+        );
+        let found = with(&spec, |sources, container| sources.variables(container).get("X").cloned());
+        assert_eq!(found.as_deref(), expected, "{variable}");
+    }
+
+    #[test]
+    fn a_variable_has_the_value_of_its_source() {
+        let from = |source: &str| format!("valueFrom: {{{source}}}");
+        let field = |path: &str| from(&format!("fieldRef: {{fieldPath: \"{path}\"}}"));
+        let resource = |reference: &str| from(&format!("resourceFieldRef: {{{reference}}}"));
+        check_variable(
+            "value: '$(FIRST)-$$(FIRST)-$(LATER)-$(KUBERNETES_SERVICE_HOST)'",
+            Some("one-$(FIRST)-$(LATER)-10.0.0.1"),
+        );
+        check_variable(&from("configMapKeyRef: {name: config, key: a}"), Some("1"));
+        check_variable(&from("secretKeyRef: {name: secret, key: pass}"), Some("s3cret"));
+        check_variable(&from("configMapKeyRef: {name: config, key: none, optional: true}"), None);
+        check_variable(&from("configMapKeyRef: {name: gone, key: a, optional: true}"), None);
+        for (path, value) in [
+            ("metadata.name", "web-0"),
+            ("metadata.namespace", "shop"),
+            ("metadata.uid", "u1"),
+            ("metadata.labels['b']", "x"),
+            ("metadata.labels['none']", ""),
+            ("metadata.annotations['note']", "7"),
+            ("spec.nodeName", "node-3"),
+            ("spec.serviceAccountName", "robot"),
+            ("status.podIP", "10.1.2.3"),
+            ("status.podIPs", "10.1.2.3"),
+            ("status.hostIP", "127.0.0.4"),
+            ("status.hostIPs", "127.0.0.4"),
+        ] {
+            check_variable(&field(path), Some(value));
+        }
+        check_variable(&resource("resource: limits.cpu"), Some("2"));
+        check_variable(&resource("resource: limits.cpu, divisor: 1m"), Some("1500"));
+        check_variable(&resource("resource: requests.memory, divisor: 1Mi"), Some("100"));
+        check_variable(&resource("resource: requests.memory, divisor: 0"), Some("104857600"));
+        check_variable(&resource("resource: requests.cpu"), Some("0"));
+        check_variable(&resource("resource: limits.memory, divisor: 1Gi, containerName: c"), Some("32"));
+    }
+
+    #[test]
+    fn whole_objects_come_before_single_variables_and_services_last() {
+        let spec = "containers: [{name: c, envFrom: [{prefix: P_, configMapRef: {name: config}}, {secretRef: {name: secret}}], \
+                    env: [{name: pass, value: own}, {name: Z, value: $(P_a)}]}]";
+        let variables = with(spec, |sources, container| sources.variables(container));
+        let found: Vec<String> = variables.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
+        assert_eq!(
+            found,
+            [
+                "KUBERNETES_SERVICE_HOST=\"10.0.0.1\"",
+                "P_a=\"1\"",
+                "P_b.txt=\"two\\nlines\\n\"",
+                "Z=\"1\"",
+                "pass=\"own\""
+            ]
+        );
+    }
+
+    #[track_caller]
+    fn check_files(mount: &str, volume: &str, expected: &[(&str, &str)]) {
+        let spec = format!(
+            "containers: [{{name: c, env: [{{name: D, value: dir}}], volumeMounts: [{{name: v, mountPath: /m/, {mount}}}]}}], \
+             volumes: [{{name: v, {volume}}}]"
+        );
+        let files = with(&spec, |sources, container| sources.files(container));
+        let found: Vec<(&str, &str)> =
+            files.iter().map(|(path, content)| (path.as_str(), content.as_deref().unwrap_or("?"))).collect();
+        assert_eq!(found, expected, "{mount} {volume}");
+    }
+
+    #[test]
+    fn files_are_made_of_what_volumes_name() {
+        let all = [("/m/a", "1"), ("/m/b.txt", "two\nlines\n"), ("/m/bin", "raw")];
+        check_files("", "configMap: {name: config}", &all);
+        check_files("", "configMap: {name: gone, optional: true}", &[]);
+        check_files("", "configMap: {name: config, items: [{key: a, path: dir/x}]}", &[("/m/dir/x", "1")]);
+        check_files("subPath: a", "configMap: {name: config}", &[("/m", "1")]);
+        let items = "configMap: {name: config, items: [{key: a, path: dir/x}, {key: bin, path: directory}]}";
+        check_files("subPath: dir/", items, &[("/m/x", "1")]);
+        check_files("subPathExpr: $(D)", items, &[("/m/x", "1")]);
+        check_files("", "secret: {secretName: secret}", &[("/m/pass", "s3cret")]);
+        check_files("", "emptyDir: {}", &[]);
+        let downward = "downwardAPI: {items: [{path: labels, fieldRef: {fieldPath: metadata.labels}}, \
+                        {path: cpu, resourceFieldRef: {containerName: c, resource: limits.cpu}}]}";
+        check_files("", downward, &[("/m/cpu", "8"), ("/m/labels", "a=\"q\\\"\"\na-b=\"v\"\nb=\"x\"")]);
+        let projected = "projected: {sources: [{serviceAccountToken: {path: token}}, {secret: {name: secret}}, \
+                         {configMap: {name: config, items: [{key: a, path: ca.crt}]}}, \
+                         {downwardAPI: {items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}]}}]}";
+        check_files(
+            "",
+            projected,
+            &[("/m/ca.crt", "1"), ("/m/namespace", "shop"), ("/m/pass", "s3cret"), ("/m/token", "?")],
+        );
+    }
+
+    #[test]
+    fn a_sub_path_does_not_follow_its_volume() {
+        let spec = "containers: [{name: c, volumeMounts: [{name: v, mountPath: /m}, {name: v, mountPath: /x, subPath: a}]}], \
+                    volumes: [{name: v, configMap: {name: config, items: [{key: a, path: a}]}}]";
+        let before: Files = [("/m/a".into(), Some("0".into())), ("/x".into(), Some("0".into()))].into();
+        let after = with(spec, |sources, container| sources.changed_files(container, &before));
+        assert_eq!(after, [("/m/a".into(), Some("1".into())), ("/x".into(), Some("0".into()))].into());
+    }
+}
