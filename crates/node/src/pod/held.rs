@@ -30,6 +30,8 @@ pub struct Held {
     pub role: Role,
     /// How often it was started.
     pub n_starts: u32,
+    /// The image of its latest life.
+    pub image: Str,
     /// What it does; none before it is started for the first time.
     pub state: Option<State>,
     /// How the life before this one ended.
@@ -50,6 +52,8 @@ pub struct Held {
     /// What the life before got.
     pub last_inputs: Option<Arc<Inputs>>,
     is_told_to_stop: bool,
+    /// Whether it is stopped to be started with its new image.
+    pub(super) is_replaced: bool,
     pub(super) changes_at: Option<Moment>,
 }
 
@@ -67,6 +71,7 @@ impl Held {
             name: name.into(),
             role,
             n_starts: 0,
+            image: Str::default(),
             state: None,
             last: None,
             back_off: None,
@@ -79,6 +84,7 @@ impl Held {
             inputs: None,
             last_inputs: None,
             is_told_to_stop: false,
+            is_replaced: false,
             changes_at: None,
         }
     }
@@ -142,6 +148,11 @@ impl Held {
             return self.make(spec, supply, turn);
         }
         match &self.state {
+            Some(State::Running { .. }) if self.must_be_replaced(spec) => {
+                self.replace(turn);
+                true
+            }
+            Some(State::Ended(_)) if self.is_replaced => self.make(spec, supply, turn),
             Some(State::Ended(end)) if spec::restarts(turn.pod, spec, self.role, end.code) => {
                 let finished = end.finished.unwrap_or(turn.now);
                 self.restart(spec, finished, supply, turn)
@@ -150,10 +161,37 @@ impl Held {
         }
     }
 
+    /// Whether it has another image than its specification.
+    fn is_changed(&self, spec: &Value) -> bool {
+        self.n_starts > 0 && self.image != spec["image"].str()
+    }
+
+    /// Kubernetes: containers that run on are replaced, and a sidecar only once it has started (kuberuntime_manager.go,
+    /// `computePodActions`; kuberuntime_container.go, `computeInitContainerActions`).
+    fn must_be_replaced(&self, spec: &Value) -> bool {
+        let may_be = match self.role {
+            Role::Regular => true,
+            Role::Sidecar => self.has_started(spec),
+            Role::Init | Role::Ephemeral => false,
+        };
+        may_be && self.is_changed(spec) && !self.is_told_to_stop
+    }
+
+    /// Stops it; once it has ended it is started with its new image, whatever the restart policy.
+    fn replace(&mut self, turn: &mut Turn) {
+        let said = match self.role {
+            Role::Sidecar => format!("Init container {} definition changed", self.name),
+            _ => format!("Container {} definition changed, will be restarted", self.name),
+        };
+        self.is_replaced = true;
+        self.stop(turn.now + spec::grace(turn.pod), said, turn);
+    }
+
     /// Starts it if everything is there that it needs.
     fn make(&mut self, spec: &Value, mut supply: Option<&mut Supply>, turn: &mut Turn) -> bool {
         // What was pulled once stays on the node.
-        let has_image = self.n_starts > 0 || self.has_image(spec, turn);
+        let is_pulled = self.n_starts > 0 && !self.is_changed(spec);
+        let has_image = is_pulled || self.has_image(spec, turn);
         let has_all = has_image && self.has_environment(spec, supply.as_deref_mut(), turn);
         if has_all {
             self.start(spec, supply.as_deref(), turn);
@@ -168,7 +206,9 @@ impl Held {
         supply: Option<&mut Supply>,
         turn: &mut Turn,
     ) -> bool {
-        let waits = self.wait.filter(|wait| !wait.is_over(finished)).map(|wait| wait.time);
+        // Kubernetes: another image has a back-off of its own (kuberuntime/helpers.go, `GetBackoffKey`).
+        let wait = self.wait.filter(|wait| !wait.is_over(finished) && !self.is_changed(spec));
+        let waits = wait.map(|wait| wait.time);
         let due = finished + waits.unwrap_or_default().max(NOTICE);
         if turn.now >= due {
             return self.make(spec, supply, turn);
@@ -189,8 +229,11 @@ impl Held {
         if let Some(end) = self.end() {
             let finished = end.finished.unwrap_or(turn.now);
             self.last = Some(end.clone());
-            self.wait = Some(Wait::next(self.wait, finished, turn.now));
+            let is_changed = self.is_changed(spec);
+            self.wait = (!is_changed).then(|| Wait::next(self.wait, finished, turn.now));
         }
+        self.image = spec["image"].str().into();
+        self.is_replaced = false;
         self.last_inputs = self.inputs.take();
         self.inputs = turn.inputs(spec, supply);
         let wish = self.wish(spec, self.n_starts, None, turn);
@@ -303,6 +346,7 @@ impl Held {
         self.back_off = None;
         self.pull = None;
         self.lack = None;
+        self.is_replaced = false;
         if self.state == Some(State::Creating) {
             self.body = None;
             self.n_starts -= 1;

@@ -254,7 +254,8 @@ impl Pod {
     fn is_done(&self, pod: &Value) -> bool {
         let for_good = |held: &Held| {
             let spec = spec::container(pod, &held.name);
-            held.end().filter(|end| !spec::restarts(pod, spec, held.role, end.code)).map(|end| end.code)
+            let end = held.end().filter(|_| !held.is_replaced);
+            end.filter(|end| !spec::restarts(pod, spec, held.role, end.code)).map(|end| end.code)
         };
         let of = |role: Role| self.containers.iter().filter(move |held| held.role == role);
         let has_failed = of(Role::Init).any(|held| for_good(held).is_some_and(|code| code != 0));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mizzen_object::Value;
+use mizzen_object::{Str, Value};
 use mizzen_sdk::event::Note;
 
 use super::{Held, Turn};
@@ -17,6 +17,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(300);
 /// A pull that failed.
 #[derive(Debug)]
 pub struct Pull {
+    image: Str,
     n_tries: u32,
     failed: Moment,
     wait: Duration,
@@ -26,10 +27,10 @@ pub struct Pull {
 }
 
 impl Pull {
-    fn failed(before: Option<Pull>, why: String, now: Moment) -> Pull {
+    fn failed(image: &str, before: Option<Pull>, why: String, now: Moment) -> Pull {
         let wait = before.as_ref().map_or(FIRST_WAIT, |pull| (pull.wait * 2).min(LONGEST_WAIT));
         let n_tries = before.map_or(0, |pull| pull.n_tries) + 1;
-        Pull { n_tries, failed: now, wait, why, is_noticed: false }
+        Pull { image: image.into(), n_tries, failed: now, wait, why, is_noticed: false }
     }
 
     /// Why the container waits: a word, and a text for people.
@@ -46,6 +47,8 @@ impl Pull {
 impl Held {
     /// Whether its image is there; if not, it is tried to be had now and then.
     pub(super) fn has_image(&mut self, spec: &Value, turn: &mut Turn) -> bool {
+        // Kubernetes: another image has a back-off of its own (pkg/kubelet/images).
+        self.pull.take_if(|pull| pull.image != spec["image"].str());
         if self.pull.as_ref().is_some_and(|pull| turn.now < pull.failed + pull.wait) {
             self.leave_alone(spec, turn);
             return false;
@@ -58,7 +61,7 @@ impl Held {
         turn.tell(self, Note::normal("Pulling", "", format!("Pulling image {image:?}")));
         turn.tell(self, Note::warning("Failed", "", format!("Failed to pull image {image:?}: {why}")));
         turn.tell(self, Note::warning("Failed", "", "Error: ErrImagePull"));
-        self.pull = Some(Pull::failed(self.pull.take(), why, turn.now));
+        self.pull = Some(Pull::failed(image, self.pull.take(), why, turn.now));
         self.changes_at = Some(turn.now + NOTICE);
         false
     }

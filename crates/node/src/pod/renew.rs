@@ -16,7 +16,7 @@ impl Pod {
     pub(super) fn must_renew(&self, pod: &Value) -> bool {
         let asks = |held: &Held| {
             let spec = spec::container(pod, &held.name);
-            held.end().is_some_and(|end| spec::restarts_all(spec, end.code))
+            !held.is_replaced && held.end().is_some_and(|end| spec::restarts_all(spec, end.code))
         };
         self.containers.iter().any(|held| held.role != Role::Ephemeral && asks(held))
     }

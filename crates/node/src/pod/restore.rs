@@ -55,6 +55,7 @@ fn container(pod: &Value, role: Role, spec: &Value, now: Moment) -> Held {
     let n_restarts = u32::try_from(status["restartCount"].int()).unwrap_or_default();
     let (running, terminated) = (&status["state"]["running"], &status["state"]["terminated"]);
     held.last = end(&status["lastState"]["terminated"], now);
+    held.image = status["image"].str().into();
     if !running.is_null() {
         let since = from_past(&running["startedAt"], now).unwrap_or(now);
         held.state = Some(State::Running { since });

@@ -396,6 +396,125 @@ fn a_container_that_does_not_start_is_restarted() {
     assert!(play.told.contains(&"Killing: Container web failed startup probe, will be restarted".into()));
 }
 
+impl Play {
+    /// Changes the image of a container.
+    fn set_image(&mut self, list: &str, at: usize, image: &str) {
+        self.object.entry("spec").entry(list).list_mut()[at].set("image", image);
+    }
+
+    fn images(&self) -> String {
+        let lists = ["initContainerStatuses", "containerStatuses"];
+        let statuses = lists.iter().flat_map(|list| self.object["status"][*list].list());
+        let shown = |status: &Value| {
+            let (image, id) = (status["image"].str(), status["imageID"].str());
+            assert!(
+                id.is_empty() || id.split_once('@').unwrap().0 == image.split_once(':').unwrap().0,
+                "{id}"
+            );
+            image.to_owned()
+        };
+        statuses.map(shown).collect::<Vec<_>>().join(" ")
+    }
+}
+
+#[test]
+fn a_container_whose_image_changes_is_replaced() {
+    for policy in ["Always", "Never"] {
+        let spec = format!(
+            "restartPolicy: {policy}, containers: [{{name: web, image: \"web:1\"}}, {{name: db, image: \"db:1\"}}]"
+        );
+        let mut play = check("web: stop 3s 0", &spec, &[(1_000, "Running db=ready web=ready")]);
+        play.told.clear();
+        play.set_image("containers", 0, "web:2");
+        play.until(3_900);
+        assert_eq!(
+            (play.show().as_str(), play.images().as_str()),
+            ("Running db=ready web=ready", "db:1 web:1")
+        );
+        play.until(4_100);
+        assert_eq!(
+            (play.show().as_str(), play.images().as_str()),
+            ("Running db=ready web=ready+1", "db:1 web:2")
+        );
+        let last = &play.object.at("status.containerStatuses")[1]["lastState"]["terminated"];
+        assert_eq!((last["exitCode"].int(), last["reason"].str()), (0, "Completed"));
+        let told = [
+            "Killing: Container web definition changed, will be restarted",
+            "Pulled: Container image \"web:2\" already present on machine",
+            "Created: Container created",
+            "Started: Container started",
+        ];
+        assert_eq!(play.told, told);
+    }
+}
+
+#[test]
+fn a_sidecar_whose_image_changes_is_replaced_and_an_init_container_is_not() {
+    let spec = "initContainers: [{name: one, image: \"one:1\"}, {name: side, image: \"side:1\", restartPolicy: Always}], \
+                containers: [{name: web, image: \"web:1\"}]";
+    let mut play = check("", spec, &[(1_000, "Running one=Completed:0 side=ready web=ready")]);
+    play.told.clear();
+    play.set_image("initContainers", 0, "one:2");
+    play.set_image("initContainers", 1, "side:2");
+    play.until(2_000);
+    assert_eq!(play.show(), "Running one=Completed:0 side=ready+1 web=ready");
+    assert_eq!(play.images(), "one:1 side:2 web:1");
+    assert_eq!(play.told[0], "Killing: Init container side definition changed");
+}
+
+#[test]
+fn another_image_ends_the_back_off_of_a_container_and_of_a_pull() {
+    let spec = "containers: [{name: web, image: \"web:1\"}]";
+    let mut play = check("4x exit 1 then run", spec, &[(2_000, "Running web=CrashLoopBackOff+1")]);
+    play.set_image("containers", 0, "web:2");
+    // The third life ends and is followed by a fourth without a wait, as the first was.
+    play.until(2_400);
+    assert_eq!(play.show(), "Running web=CrashLoopBackOff+3");
+    let mut play = Play::annotated("mizzen.dev/pull", "2x fail", spec);
+    play.until(2_000);
+    assert_eq!(play.show(), "Pending web=ImagePullBackOff");
+    play.told.clear();
+    play.set_image("containers", 0, "web:2");
+    play.until(2_100);
+    assert_eq!(play.show(), "Pending web=ErrImagePull");
+    assert_eq!(play.told[0], "Pulling: Pulling image \"web:2\"");
+}
+
+#[test]
+fn an_image_that_cannot_be_had_leaves_a_replaced_container_waiting() {
+    let spec = "restartPolicy: Never, containers: [{name: web, image: \"web:1\"}]";
+    let mut play = Play::new("", spec);
+    play.until(1_000);
+    play.object.entry("metadata").entry("annotations").set("mizzen.dev/pull", "1x fail");
+    play.set_image("containers", 0, "web:2");
+    play.until(1_100);
+    assert_eq!(play.show(), "Running web=ErrImagePull");
+    let last = &play.object.at("status.containerStatuses")[0]["lastState"]["terminated"];
+    assert_eq!(last["exitCode"].int(), 143);
+    play.until(20_000);
+    assert_eq!((play.show().as_str(), play.images().as_str()), ("Running web=ready+1", "web:2"));
+}
+
+#[test]
+fn an_image_that_changes_while_the_agent_is_away_is_seen() {
+    let spec = "containers: [{name: web, image: \"web:1\"}]";
+    let mut play = check("", spec, &[(1_000, "Running web=ready")]);
+    play.set_image("containers", 0, "web:2");
+    play.pod = Pod::new(&play.object, play.now, &Simulated);
+    play.until(2_000);
+    assert_eq!((play.show().as_str(), play.images().as_str()), ("Running web=ready+1", "web:2"));
+}
+
+#[test]
+fn other_resources_do_not_restart_a_container() {
+    let spec = "containers: [{name: web, image: \"web:1\", resources: {requests: {cpu: 100m}}}]";
+    let mut play = check("", spec, &[(1_000, "Running web=ready")]);
+    let more = value!({ "requests": { "cpu": "200m" } });
+    play.object.entry("spec").entry("containers").list_mut()[0].set("resources", more);
+    play.until(2_000);
+    assert_eq!(play.show(), "Running web=ready");
+}
+
 #[test]
 fn a_pod_waits_for_its_readiness_gates() {
     let mut play = Play::new("", &format!("readinessGates: [{{conditionType: acme.com/up}}], {WEB}"));

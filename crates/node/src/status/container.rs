@@ -20,9 +20,11 @@ pub fn statuses(pod: &Pod, object: &Value, host: &Host, roles: &[Role]) -> Value
 
 fn status(held: &Held, object: &Value, host: &Host, waits: &str) -> Value {
     let spec = spec::container(object, &held.name);
+    // Kubernetes: the image is that of the container there is, until another one is made.
+    let image = if held.n_starts > 0 { held.image.as_str() } else { spec["image"].str() };
     let mut status = value!({
         "name": (&held.name),
-        "image": (spec["image"].clone()),
+        "image": image,
         "imageID": "",
         "lastState": (last_state(held, object, host)),
         "ready": (held.is_ready(spec)),
@@ -43,7 +45,7 @@ fn status(held: &Held, object: &Value, host: &Host, waits: &str) -> Value {
 /// What only a container that was made has.
 fn tell_of_the_real(status: &mut Value, held: &Held, object: &Value, spec: &Value, host: &Host) {
     status.set("containerID", held.id(object, &host.scheme, held.n_starts));
-    status.set("imageID", image_id(spec["image"].str()));
+    status.set("imageID", image_id(&held.image));
     let resources = &spec["resources"];
     status.set("resources", if resources.is_null() { Value::object() } else { resources.clone() });
     if !resources["requests"].is_empty() {

@@ -324,3 +324,32 @@ async fn many_pods_get_ready_on_many_nodes() {
     addresses.dedup();
     assert_eq!(addresses.len(), 100);
 }
+
+#[tokio::test(start_paused = true)]
+async fn another_image_replaces_a_running_container() {
+    let cluster = Cluster::with(1).await;
+    cluster.run_pod("web", "", WEB).await;
+    cluster.pass(5).await;
+    let before = cluster.pod("web").await;
+    let change = crate::cluster::read("{spec: {containers: [{name: web, image: 'web:2'}]}}");
+    let key = Key::new("default", "web");
+    cluster.api.patch(&PODS, &key, "", mizzen_sdk::api::Patch::Strategic, &change).await.unwrap();
+    cluster.pass(1).await;
+    let pod = cluster.pod("web").await;
+    assert_eq!(show(&pod), "Running ready=True web=running+1");
+    let (before, after) = (&before["status"]["containerStatuses"][0], &pod["status"]["containerStatuses"][0]);
+    assert_eq!(after["image"].str(), "web:2");
+    assert_ne!(after["imageID"], before["imageID"]);
+    assert_ne!(after["containerID"], before["containerID"]);
+    assert_eq!(after["lastState"]["terminated"]["containerID"], before["containerID"]);
+    assert_eq!(pod["status"]["observedGeneration"].int(), 2);
+    assert_eq!(
+        cluster.told("web").await[1..],
+        [
+            "Normal Created spec.containers{web} Container created x2",
+            "Normal Started spec.containers{web} Container started x2",
+            "Normal Killing spec.containers{web} Container web definition changed, will be restarted x1",
+            "Normal Pulled spec.containers{web} Container image \"web:2\" already present on machine x1",
+        ]
+    );
+}
