@@ -1,6 +1,5 @@
 //! The simulated nodes that run beside the server, and how they and it reach one another.
 
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use kube::Client;
@@ -8,8 +7,6 @@ use mizzen_apiserver::{Server, User};
 use mizzen_node as node;
 use mizzen_object::Value;
 use mizzen_sdk::informer::Factory;
-use mizzen_sdk::seam::Clock;
-use tokio::net::TcpListener;
 
 use crate::bootstrap::bootstrap_nodes;
 use crate::election::{Candidate, Lease};
@@ -60,19 +57,14 @@ impl Nodes {
             let lent = Lent(informers.lend());
             Box::pin(async move {
                 options.informers = Some(lent.0.clone());
-                options.serving = Some(serve(&authority, &options.clock).await?);
+                let serving = node::Serving::bind(options.address, &authority, options.clock.clone()).await;
+                options.serving = Some(serving.map_err(|error| error.to_string())?);
                 settled.now();
                 node::run(options).await;
                 Err("they ended by themselves".into())
             })
         })
     }
-}
-
-/// Where the server asks for logs.
-async fn serve(authority: &str, clock: &Clock) -> Result<node::Serving, String> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|error| error.to_string())?;
-    node::Serving::new(listener, authority, clock.clone()).map_err(|error| error.to_string())
 }
 
 /// Informers that are lent until this is dropped.

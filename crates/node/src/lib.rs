@@ -49,12 +49,12 @@ use mizzen_sdk::watch::ListWatch;
 use tokio::sync::mpsc::unbounded_channel;
 
 use agent::{Agent, Handle};
+use logs::is_loopback_v4;
 pub use logs::{ServeError, Serving, client_authority};
 pub use moment::Moment;
 pub use nodes::parse_capacity;
 use runtime::{ContainerRuntime, Simulated};
 use settings::{Settings, unrepeated};
-use status::Host;
 use timeline::Timeline;
 
 /// The way to the API for the node of this name.
@@ -72,7 +72,8 @@ pub struct Options {
     pub prefix: String,
     /// How much each of them has: amounts by resource.
     pub capacity: Value,
-    /// Their address, at which the API server asks what containers wrote.
+    /// The address of the first node, at which the API server asks what containers wrote. If it is in 127.0.0.0/8 and nodes can
+    /// be asked at all addresses of that range, each further node has the next address; otherwise all nodes have this one.
     pub address: IpAddr,
     /// Who runs containers.
     pub runtime: Arc<dyn ContainerRuntime>,
@@ -106,7 +107,7 @@ impl Options {
 /// Registers nodes and lets the pods live that are sent to them, until the future is dropped.
 pub async fn run(mut options: Options) {
     let (serving, shared) = (options.serving.take(), options.informers.take());
-    let settings = Arc::new(settings(options, serving.as_ref().map_or(0, Serving::port)));
+    let settings = Arc::new(settings(options, serving.as_ref()));
     let (pods, followed) = match &shared {
         Some(shared) => (shared.objects(&PODS), shared.objects(&NODES)),
         None => (follow_pods(&settings), follow_nodes(&settings)),
@@ -150,7 +151,7 @@ async fn follow(shared: Option<&Factory>, pods: &Informer<Object>, nodes: &Infor
     }
 }
 
-fn settings(options: Options, port: u16) -> Settings {
+fn settings(options: Options, serving: Option<&Serving>) -> Settings {
     let Options { client, client_of, n_nodes, prefix, capacity, address, runtime, clock, .. } = options;
     let writer = client_of.clone();
     let sink = ApiSink::core_of(move |node| writer(node));
@@ -159,8 +160,10 @@ fn settings(options: Options, port: u16) -> Settings {
         client,
         client_of,
         events: Broadcaster::with(vec![Box::new(sink)], Limits::default(), unrepeated(clock.clone())),
-        host: Host { address: address.to_string().into(), scheme },
-        port,
+        address,
+        has_own_addresses: is_loopback_v4(address) && serving.is_none_or(Serving::spans_loopback),
+        scheme,
+        port: serving.map_or(0, Serving::port),
         runtime,
         timeline: Timeline::new(clock),
         prefix,

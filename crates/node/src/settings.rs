@@ -1,5 +1,6 @@
 //! What everything here shares: the way to the API, the runtime, the clock, and what nodes look like.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -31,7 +32,12 @@ pub struct Settings {
     pub n_nodes: usize,
     /// How much every node has.
     pub capacity: Value,
-    pub host: Host,
+    /// The address of the first node.
+    pub address: IpAddr,
+    /// Whether each node has an address of its own, which follows that of the node before.
+    pub has_own_addresses: bool,
+    /// The first part of container ids: the runtime's name.
+    pub scheme: Str,
     /// Where logs are served; 0 if nowhere.
     pub port: u16,
     pub events: Broadcaster,
@@ -45,10 +51,28 @@ impl Settings {
         Api::new((self.client_of)(node))
     }
 
+    /// A node as far as the status of its pods tells of it.
+    pub fn host(&self, node: &str) -> Host {
+        Host { address: self.address(node).to_string().into(), scheme: self.scheme.clone() }
+    }
+
+    fn address(&self, node: &str) -> IpAddr {
+        const LAST: u32 = u32::from_be_bytes([127, 255, 255, 254]);
+        let at =
+            node.strip_prefix(self.prefix.as_str()).and_then(|rest| rest.strip_prefix('-')?.parse().ok());
+        match (self.address, at) {
+            (IpAddr::V4(first), Some(at)) if self.has_own_addresses => {
+                let own = u32::from(first).checked_add(at).filter(|own| *own <= LAST);
+                own.map_or(first, Ipv4Addr::from).into()
+            }
+            (address, _) => address,
+        }
+    }
+
     /// What a node adds to its containers.
-    pub fn node_context(&self, _node: &str) -> NodeContext<'_> {
+    pub fn node_context<'a>(&'a self, host: &'a Host) -> NodeContext<'a> {
         let services = self.services.get().map(Vec::as_slice).unwrap_or_default();
-        NodeContext { host_ip: &self.host.address, allocatable: &self.capacity, services }
+        NodeContext { host_ip: &host.address, allocatable: &self.capacity, services }
     }
 
     /// The present moment.

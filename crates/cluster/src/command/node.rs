@@ -14,7 +14,6 @@ use mizzen_sdk::api::Api;
 use mizzen_sdk::resource::LEASES;
 use mizzen_sdk::seam::wall_clock;
 use mizzen_sdk::{Key, Object};
-use tokio::net::TcpListener;
 use tokio::time::sleep;
 
 use super::lead::{self, LeadError};
@@ -40,7 +39,8 @@ pub struct Node {
     /// How many nodes to run
     #[arg(long, value_name = "N", default_value_t = 1)]
     nodes: u32,
-    /// The address of the nodes, at which the server asks for logs
+    /// The address of the first node, at which the server asks for logs. In 127.0.0.0/8 each further node has the next
+    /// address (on Linux); any other address is that of all nodes
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     address: IpAddr,
     /// How the names of nodes begin; a number follows
@@ -72,7 +72,7 @@ impl Node {
             options.address = self.address;
             let lease = Lease::of_nodes(&options.prefix);
             lead::lead(client.clone(), Some(lease), async {
-                options.serving = serving(&client, self.address, &options).await;
+                options.serving = serving(&client, &options).await;
                 let registered = registered(&client, options.prefix.clone(), options.n_nodes);
                 let at_work = async {
                     registered.await;
@@ -125,11 +125,11 @@ async fn registered(client: &kube::Client, prefix: String, n_nodes: usize) {
 }
 
 /// Where the server may ask for logs. Nodes without that are nodes, too.
-async fn serving(client: &kube::Client, address: IpAddr, options: &node::Options) -> Option<node::Serving> {
+async fn serving(client: &kube::Client, options: &node::Options) -> Option<node::Serving> {
     let listen = async {
         let authority = node::client_authority(client).await.map_err(|error| error.to_string())?;
-        let listener = TcpListener::bind((address, 0)).await.map_err(|error| error.to_string())?;
-        node::Serving::new(listener, &authority, options.clock.clone()).map_err(|error| error.to_string())
+        let serving = node::Serving::bind(options.address, &authority, options.clock.clone()).await;
+        serving.map_err(|error| error.to_string())
     };
     match listen.await {
         Ok(serving) => Some(serving),

@@ -43,6 +43,9 @@ async fn a_pod_runs_on_a_node_of_another_process_and_its_log_can_be_read() {
     let mut agent = nodes(&home, &["--nodes", "2", "--name", "edge", "--capacity", "cpu=4"]);
     let registered = node(&server, "edge-1").await;
     assert_eq!(registered["status"]["allocatable"]["cpu"], "4");
+    if cfg!(target_os = "linux") {
+        assert_eq!(registered["status"]["addresses"][0]["address"], "127.0.0.2");
+    }
     let client = server.admin().await;
     let pod = json!({
         "metadata": { "name": "web", "annotations": { "mizzen.dev/logs": "hello\nworld" } },

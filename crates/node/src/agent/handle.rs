@@ -65,7 +65,8 @@ impl Handle {
         let (pod, container) = (&*view.pod, spec::container(&view.pod, container));
         let status = status::of_container(pod, container["name"].str());
         let since = self.settings.timeline.find(wall_of(&status["state"]["running"]["startedAt"])?);
-        let node = self.settings.node_context(pod["spec"]["nodeName"].str());
+        let host = self.settings.host(pod["spec"]["nodeName"].str());
+        let node = self.settings.node_context(&host);
         let api = self.settings.api_of(pod["spec"]["nodeName"].str());
         let found =
             read(api, key.clone(), view.pod.uid().into(), mounted_objects(pod, container)).await.found;

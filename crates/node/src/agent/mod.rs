@@ -32,7 +32,7 @@ use crate::moment::{Moment, earlier};
 use crate::pod::inputs::Inputs;
 use crate::pod::{Pod, Stage, Told, Turn};
 use crate::settings::Settings;
-use crate::status;
+use crate::status::{self, Host};
 use place::Places;
 use read::{ContentCache, Read, read};
 use write::{Write, Written};
@@ -173,12 +173,13 @@ impl Agent {
         }
         let mut view = PodView { pod: Object::clone(&object), inputs: Vec::new() };
         if let Some(kept) = self.kept.get(key).filter(|kept| *kept.uid == *object.uid()) {
-            status::apply(&kept.pod, &mut view.pod, &self.settings.host, self.settings.now());
+            let host = self.settings.host(&kept.node);
+            status::apply(&kept.pod, &mut view.pod, &host, self.settings.now());
             for held in &kept.pod.containers {
                 let lives =
                     [(held.n_starts, &held.inputs), (held.n_starts.wrapping_sub(1), &held.last_inputs)];
                 let of_life = |(n, inputs): (u32, &Option<Arc<Inputs>>)| {
-                    Some((held.id(&object, &self.settings.host.scheme, n), inputs.clone()?))
+                    Some((held.id(&object, &host.scheme, n), inputs.clone()?))
                 };
                 view.inputs.extend(lives.into_iter().filter_map(of_life));
             }
@@ -216,7 +217,8 @@ impl Agent {
             self.kept.insert(key.clone(), kept);
         }
         let Some(kept) = self.kept.get_mut(key) else { return };
-        let context = self.settings.node_context(&kept.node);
+        let host = self.settings.host(&kept.node);
+        let context = self.settings.node_context(&host);
         let mut turn = Turn::new(object, now, &*self.settings.runtime, context);
         let wakes = kept.pod.advance(&mut turn);
         let notes = turn.notes;
@@ -231,7 +233,7 @@ impl Agent {
         if let Some(at) = kept.schedule(wakes, now) {
             self.timers.add(at, key.clone());
         }
-        if let Some(write) = kept.lacks(object, &self.settings, now).filter(|_| !is_held_back) {
+        if let Some(write) = kept.lacks(object, &host, now).filter(|_| !is_held_back) {
             kept.is_writing = true;
             let api = self.settings.api_of(&kept.node);
             self.writes.spawn(write.run(api, key.clone(), kept.uid.clone()));
@@ -339,8 +341,8 @@ impl Kept {
     }
 
     /// What the API does not know yet.
-    fn lacks(&self, object: &Value, settings: &Settings, now: Moment) -> Option<Write> {
-        if let Some(patch) = status::patch(&self.pod, object, &settings.host, now) {
+    fn lacks(&self, object: &Value, host: &Host, now: Moment) -> Option<Write> {
+        if let Some(patch) = status::patch(&self.pod, object, host, now) {
             return Some(Write::Status(patch));
         }
         let is_going = !object["metadata"]["deletionTimestamp"].is_null();

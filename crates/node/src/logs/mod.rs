@@ -5,4 +5,4 @@ mod serve;
 mod trust;
 
 pub use serve::serve;
-pub use trust::{ServeError, Serving, client_authority};
+pub use trust::{ServeError, Serving, client_authority, is_loopback_v4};

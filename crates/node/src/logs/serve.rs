@@ -157,12 +157,13 @@ impl Reader {
         // An ended container wrote what it wrote within its life, whatever the wall clock did meanwhile.
         let until = self.life.until.map(|until| since + until.saturating_sub(self.life.since));
         let now = until.unwrap_or_else(|| settings.now());
+        let host = settings.host(pod["spec"]["nodeName"].str());
         let life = ContainerLife {
             pod,
             container: spec::container(pod, &self.container),
             since,
             inputs: view.inputs(&self.life.id),
-            node: settings.node_context(pod["spec"]["nodeName"].str()),
+            node: settings.node_context(&host),
         };
         let lines = settings.runtime.logs(&life, whole_second(now));
         self.printer.print(&lines)

@@ -1,6 +1,7 @@
 //! Who may ask a node? Whoever shows a certificate that the cluster's authority signed for asking kubelets.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +28,7 @@ const MASTERS: &str = "system:masters";
 pub struct Serving {
     pub(super) listener: TcpListener,
     pub(super) tls: Arc<ServerConfig>,
+    spans_loopback: bool,
 }
 
 /// Why nodes cannot be asked.
@@ -47,11 +49,19 @@ pub enum ServeError {
 }
 
 impl Serving {
-    /// Listens at `listener` for those who have a certificate of `authority`, which is PEM. The own certificate is
-    /// signed by itself, as a kubelet's is.
-    pub fn new(listener: TcpListener, authority: &str, clock: Clock) -> Result<Serving, ServeError> {
-        let address = listener.local_addr()?.ip().to_string();
-        let own = rcgen::generate_simple_self_signed(vec!["localhost".into(), address])?;
+    /// Listens at a free port of `address` for those who have a certificate of `authority`, which is PEM. The own certificate
+    /// is signed by itself, as a kubelet's is.
+    ///
+    /// For an address in 127.0.0.0/8 it listens at all addresses of the loopback interface, where the system can do that, so that
+    /// every node can have its own. No other interface leads there.
+    pub async fn bind(address: IpAddr, authority: &str, clock: Clock) -> Result<Serving, ServeError> {
+        let spanning = is_loopback_v4(address).then(listen_on_loopback).and_then(Result::ok);
+        let spans_loopback = spanning.is_some();
+        let listener = match spanning {
+            Some(listener) => listener,
+            None => TcpListener::bind((address, 0)).await?,
+        };
+        let own = rcgen::generate_simple_self_signed(vec!["localhost".into(), address.to_string()])?;
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(own.signing_key.serialize_der()));
         let mut roots = RootCertStore::empty();
         let authorities = CertificateDer::pem_slice_iter(authority.as_bytes()).filter_map(Result::ok);
@@ -67,13 +77,38 @@ impl Serving {
             .with_safe_default_protocol_versions()?
             .with_client_cert_verifier(verifier)
             .with_single_cert(vec![own.cert.der().clone()], key)?;
-        Ok(Serving { listener, tls: Arc::new(tls) })
+        Ok(Serving { listener, tls: Arc::new(tls), spans_loopback })
+    }
+
+    /// Whether it listens at all addresses of 127.0.0.0/8.
+    pub fn spans_loopback(&self) -> bool {
+        self.spans_loopback
     }
 
     /// The port at which it listens.
     pub fn port(&self) -> u16 {
         self.listener.local_addr().map_or(0, |address| address.port())
     }
+}
+
+/// Whether an address is in 127.0.0.0/8.
+pub fn is_loopback_v4(address: IpAddr) -> bool {
+    address.is_ipv4() && address.is_loopback()
+}
+
+/// Linux: a socket that is bound to the loopback interface gets nothing from any other one, whatever its address.
+#[cfg(target_os = "linux")]
+fn listen_on_loopback() -> std::io::Result<TcpListener> {
+    let socket = tokio::net::TcpSocket::new_v4()?;
+    socket.bind_device(Some(b"lo"))?;
+    socket.bind((std::net::Ipv4Addr::UNSPECIFIED, 0).into())?;
+    socket.listen(1024)
+}
+
+/// Other systems have no more than one loopback address by default.
+#[cfg(not(target_os = "linux"))]
+fn listen_on_loopback() -> std::io::Result<TcpListener> {
+    Err(std::io::ErrorKind::Unsupported.into())
 }
 
 /// The authority that signs the certificates of clients, as the API server publishes it.

@@ -55,7 +55,7 @@ pub fn status(settings: &Settings, name: &str, known: &Value) -> Value {
     let conditions: Vec<Value> = CONDITIONS.iter().map(|row| condition(row, known, now)).collect();
     value!({
         "addresses": [
-            { "type": "InternalIP", "address": (&settings.host.address) },
+            { "type": "InternalIP", "address": (settings.host(name).address) },
             { "type": "Hostname", "address": name },
         ],
         "allocatable": (settings.capacity.clone()),

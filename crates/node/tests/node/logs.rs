@@ -1,6 +1,7 @@
 //! What containers write, asked of the API server, which asks the node over a real connection. Time is real here.
 
 use std::convert::Infallible;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,7 +14,6 @@ use kube::Client;
 use mizzen_apiserver::{Identity, Server, User};
 use mizzen_node::{Options, Serving};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-use tokio::net::TcpListener;
 use tokio::time::sleep;
 
 use crate::cluster::{Cluster, show};
@@ -52,11 +52,10 @@ async fn cluster_with(
     choose: impl FnOnce(&Server, &mut Options),
 ) -> Cluster {
     let mut cluster = Cluster::set_up(|options| options.kubelet_client = identity).await;
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let clock = std::sync::Arc::new(|| Timestamp::from_second(1_700_000_000).unwrap());
-    let serving = Serving::new(listener, &authority.0.pem(), clock).unwrap();
+    let serving = Serving::bind(Ipv4Addr::LOCALHOST.into(), &authority.0.pem(), clock).await.unwrap();
     let server = cluster.server.clone();
-    cluster.start(1, |options| {
+    cluster.start(3, |options| {
         options.serving = Some(serving);
         choose(&server, options);
     });
@@ -236,6 +235,26 @@ async fn a_node_that_does_not_answer_is_named() {
     assert_eq!(code, 500);
     assert!(message.starts_with("Get \"https://127.0.0.1:"), "{message}");
     assert!(message.contains("/containerLogs/default/web/web\": dial tcp 127.0.0.1:"), "{message}");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn every_node_answers_at_its_own_address() {
+    let cluster = trusted().await;
+    for at in 0..3 {
+        let text = format!(
+            "{{metadata: {{name: web-{at}, annotations: {{mizzen.dev/logs: on {at}}}}}, \
+             spec: {{nodeName: node-{at}, {WEB}}}}}"
+        );
+        cluster.create("/api/v1/namespaces/default/pods", &text).await;
+        let name = format!("web-{at}");
+        until(&cluster, &name, "ready=True").await;
+        let address = format!("127.0.0.{}", at + 1);
+        let pod = cluster.pod(&name).await;
+        assert_eq!(pod["status"]["hostIP"].str(), address);
+        assert_eq!(pod["status"]["hostIPs"][0]["ip"].str(), address);
+        assert_eq!(log(&cluster, &name, "").await, (200, format!("on {at}\n")));
+    }
 }
 
 #[tokio::test]

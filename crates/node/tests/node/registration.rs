@@ -36,6 +36,25 @@ async fn a_node_is_registered_as_a_kubelet_does_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn every_node_has_its_own_address_on_the_loopback_interface_and_the_given_one_elsewhere() {
+    for (first, expected) in [
+        ("127.0.0.1", ["127.0.0.1", "127.0.0.2", "127.0.0.3"]),
+        ("127.0.0.255", ["127.0.0.255", "127.0.1.0", "127.0.1.1"]),
+        ("127.255.255.254", ["127.255.255.254"; 3]),
+        ("192.0.2.7", ["192.0.2.7"; 3]),
+        ("::1", ["::1"; 3]),
+    ] {
+        let mut cluster = Cluster::new().await;
+        cluster.start(3, |options| options.address = first.parse().unwrap());
+        cluster.pass(1).await;
+        let nodes = cluster.list(&NODES).await;
+        let addresses: Vec<&str> =
+            nodes.iter().map(|node| node["status"]["addresses"][0]["address"].str()).collect();
+        assert_eq!(addresses, expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lease_is_renewed_every_ten_seconds_and_the_status_written_every_five_minutes() {
     let cluster = Cluster::with(1).await;
     let lease = async || cluster.get(&LEASES, &Key::new("kube-node-lease", "node-0")).await;
