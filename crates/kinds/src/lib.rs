@@ -27,10 +27,11 @@ pub use pod::{is_extended_resource, qos_class, same, validate_tolerations};
 pub use retired::was_served;
 pub use table::{row_conditions, row_rank, scale_cells, scale_columns};
 
+use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use mizzen_object::schema::{ParseError, Schemas, Struct, parse};
-use mizzen_object::{GroupVersionKind, Kind, KindData, Value};
+use mizzen_object::{Column, GroupVersionKind, Kind, KindData, Value};
 
 use crate::pod::subresource::{
     prepare_ephemeral_containers, prepare_resize, validate_ephemeral_containers, validate_resize,
@@ -145,8 +146,19 @@ pub fn legacy_catalog() -> Catalog {
 
 fn read(files: impl Iterator<Item = (&'static str, &'static str)> + Clone) -> Catalog {
     let mut schemas = parse(files).expect("the data files parse");
-    let kinds = std::mem::take(&mut schemas.kinds).into_iter().map(kind).collect();
-    Catalog { kinds, schemas }
+    let mut kinds = std::mem::take(&mut schemas.kinds);
+    inherit_columns(&mut kinds);
+    Catalog { kinds: kinds.into_iter().map(kind).collect(), schemas }
+}
+
+/// A kind that is stored as another has the table of that one unless it has one of its own.
+fn inherit_columns(kinds: &mut [KindData]) {
+    let tables: HashMap<GroupVersionKind, Vec<Column>> =
+        kinds.iter().map(|kind| (kind.gvk.clone(), kind.columns.clone())).collect();
+    for kind in kinds.iter_mut().filter(|kind| kind.columns.is_empty()) {
+        let table = kind.stored.as_ref().and_then(|stored| tables.get(stored));
+        kind.columns = table.cloned().unwrap_or_default();
+    }
 }
 
 /// The kinds of other files, each given with its name. They may use every built-in type; what they may not is add to a

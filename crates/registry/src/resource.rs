@@ -154,6 +154,14 @@ impl Resource {
         }
     }
 
+    /// An object of this version as it is kept, with its kind there, if that is another version.
+    pub fn as_kept(&self, object: &Value) -> Option<(&Kind, Value)> {
+        let Versions::Hub(hub) = &self.0.versions else { return None };
+        let mut object = object.clone();
+        self.to_hub(&mut object);
+        Some((hub, object))
+    }
+
     /// An object as it comes back from its hub.
     pub fn round_trip(&self, value: &mut Value) {
         self.to_hub(value);

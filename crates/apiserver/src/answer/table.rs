@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use mizzen_object::jsonpath::{self, Template};
-use mizzen_object::{Column, Value, json, time};
+use mizzen_object::{Column, Kind, Value, json, time};
 use mizzen_registry::{Object, Resource};
 
 use super::object::{partial, plain_partial};
@@ -167,13 +167,17 @@ fn own_metadata(objects: &[Object], out: &mut Vec<u8>) {
     json::write(&metadata, out);
 }
 
-/// The cells of an object's row: for each column what its path leads to, or what the kind computes. A kind
-/// may have more to say than it has columns.
+/// The cells of an object's row, whatever its version: those of the version in which it is kept.
 pub(crate) fn row(resource: &Resource, object: &Value, now: i64) -> Vec<Value> {
-    let kind = resource.kind();
-    if resource.is_custom() {
-        return custom_row(&kind.columns, object, now);
+    match resource.as_kept(object) {
+        Some((kind, object)) => built_in_row(kind, &object, now),
+        None if resource.is_custom() => custom_row(&resource.kind().columns, object, now),
+        None => built_in_row(resource.kind(), object, now),
     }
+}
+
+/// For each column what its path leads to, or what the kind computes. A kind may have more to say than it has columns.
+fn built_in_row(kind: &Kind, object: &Value, now: i64) -> Vec<Value> {
     let mut computed = kind.hooks.cells(object, now).into_iter();
     let mut cells: Vec<Value> = kind
         .columns

@@ -1,7 +1,7 @@
 //! What does a table show of an object? The cells that a kind's columns leave to be computed.
 //!
 //! A kind's data lists its columns in order; those with a path are read from the object, the others take the
-//! values that [`cells`] gives, one after the other. Kinds are grouped in files as an operator would look for them.
+//! values that [`cells`] gives, one after the other. An object is shown as the kind that it is stored as. Kinds are grouped in files as an operator would look for them.
 //!
 //! Kubernetes: words, number types and the few rows with more cells than columns are those of
 //! pkg/printers/internalversion/printers.go.
@@ -33,14 +33,8 @@ pub(crate) fn cells(gvk: &GroupVersionKind) -> Cells {
         ("", _) => core_cells(kind),
         ("apps", _) => workload::apps(kind),
         ("batch", _) => workload::batch(kind),
-        ("autoscaling", "v1") => |object, now| {
-            workload::autoscaler(&stored("autoscaling", "v1", "HorizontalPodAutoscaler", object), now)
-        },
         ("autoscaling", _) => workload::autoscaler,
         ("policy", _) => workload::disruption_budget,
-        ("events.k8s.io", _) => {
-            |object, now| cluster::event(&stored("events.k8s.io", "v1", "Event", object), now)
-        }
         ("discovery.k8s.io", _) => network::endpoint_slice,
         ("networking.k8s.io", _) => network::cells(kind),
         ("storage.k8s.io", _) => storage::cells(kind),
@@ -70,14 +64,6 @@ fn core_cells(kind: &str) -> Cells {
 
 fn nothing(_: &Value, _: i64) -> Vec<Value> {
     Vec::new()
-}
-
-/// The object as it is kept: a version that is kept as another shows what that one would.
-fn stored(group: &str, version: &str, kind: &str, object: &Value) -> Value {
-    let gvk = GroupVersionKind { group: group.into(), version: version.into(), kind: kind.into() };
-    let mut object = object.clone();
-    (crate::behaviour::of(&gvk).to_stored)(&mut object);
-    object
 }
 
 /// The conditions of an object's row: whether it has run to its end.
