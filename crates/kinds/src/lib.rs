@@ -24,7 +24,7 @@ pub use groups::{
 };
 pub use pod::subresource::validate_binding;
 pub use pod::{is_extended_resource, qos_class, same, validate_tolerations};
-pub use retired::was_served;
+pub use retired::{LegacyKind, legacy_kinds, was_served};
 pub use table::{row_conditions, row_rank, scale_cells, scale_columns};
 
 use std::collections::HashMap;
@@ -76,10 +76,16 @@ pub const LEGACY: &[(&str, &str)] = data![
     "legacy/admissionregistration.k8s.io.kinds",
     "legacy/apiextensions.k8s.io.kinds",
     "legacy/apiregistration.k8s.io.kinds",
+    "legacy/authentication.k8s.io.kinds",
     "legacy/batch.kinds",
+    "legacy/coordination.k8s.io.kinds",
+    "legacy/events.k8s.io.kinds",
     "legacy/networking.k8s.io.kinds",
+    "legacy/node.k8s.io.kinds",
     "legacy/policy.kinds",
     "legacy/rbac.authorization.k8s.io.kinds",
+    "legacy/scheduling.k8s.io.kinds",
+    "legacy/storage.k8s.io.kinds",
 ];
 
 /// Every built-in kind, and the types that belong to none of them. Clones share them.

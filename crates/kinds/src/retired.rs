@@ -1,7 +1,42 @@
 //! Versions that objects may say they are of although nobody serves them: they were once, or are not yet.
 //! A client that sends one is told so, instead of that the kind does not exist.
 
+use std::sync::LazyLock;
+
 use mizzen_object::GroupVersionKind;
+
+use crate::LEGACY;
+
+/// A kind of a removed version, as its data file names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LegacyKind {
+    /// Its group.
+    pub group: &'static str,
+    /// Its version.
+    pub version: &'static str,
+    /// Its name.
+    pub kind: &'static str,
+}
+
+/// The kinds of [`legacy_catalog`](crate::legacy_catalog) that [`catalog`](crate::catalog) does not have.
+pub fn legacy_kinds() -> &'static [LegacyKind] {
+    static KINDS: LazyLock<Vec<LegacyKind>> =
+        LazyLock::new(|| LEGACY.iter().flat_map(|(_, text)| kinds_of(text)).collect());
+    &KINDS
+}
+
+fn kinds_of(text: &'static str) -> Vec<LegacyKind> {
+    let (mut group, mut version, mut kinds) = ("", "", Vec::new());
+    for line in text.lines() {
+        match line.split_once(' ') {
+            Some(("group", name)) => group = name,
+            Some(("version", name)) => version = name,
+            Some(("kind", kind)) => kinds.push(LegacyKind { group, version, kind }),
+            _ => {}
+        }
+    }
+    kinds
+}
 
 /// Group, version and kinds.
 const UNSERVED: &[(&str, &str, &[&str])] = &[

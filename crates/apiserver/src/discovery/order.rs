@@ -12,7 +12,7 @@ pub struct Priority {
 }
 
 /// Kubernetes: the numbers are cmd/kube-apiserver/app/aggregator.go's and its friends', which clients see
-/// in `APIService` objects.
+/// in `APIService` objects; those of removed versions are of the last release that served them.
 const BUILT_IN: &[(&str, i64)] = &[
     ("apiregistration.k8s.io", 20_000),
     ("", 18_000),
@@ -24,6 +24,7 @@ const BUILT_IN: &[(&str, i64)] = &[
     ("batch", 17_400),
     ("certificates.k8s.io", 17_300),
     ("networking.k8s.io", 17_200),
+    ("extensions", 17_150),
     ("policy", 17_100),
     ("rbac.authorization.k8s.io", 17_000),
     ("storage.k8s.io", 16_800),
@@ -47,8 +48,18 @@ pub fn priority(group: &str, version: &str) -> Priority {
         ("", _) => 1,
         ("autoscaling", "v2") => 30,
         ("flowcontrol.apiserver.k8s.io" | "resource.k8s.io", "v1") => 21,
-        ("admissionregistration.k8s.io" | "rbac.authorization.k8s.io", "v1beta1") => 12,
-        (_, "v1beta1") => 9,
+        ("flowcontrol.apiserver.k8s.io", "v1beta3") => 18,
+        (
+            "admissionregistration.k8s.io"
+            | "discovery.k8s.io"
+            | "flowcontrol.apiserver.k8s.io"
+            | "rbac.authorization.k8s.io"
+            | "scheduling.k8s.io",
+            "v1beta1",
+        ) => 12,
+        ("events.k8s.io", "v1beta1") => 5,
+        ("apps" | "extensions", "v1beta1") | ("autoscaling", "v2beta2") => 1,
+        ("apps", "v1beta2") | ("autoscaling", "v2beta1") | (_, "v1beta1") => 9,
         _ => 15,
     };
     Priority { group: *of_group, version: of_version }

@@ -36,6 +36,7 @@ mod pod_security;
 mod policy;
 mod quota;
 mod race;
+mod removed_versions;
 mod runtime_config;
 mod second;
 mod select;

@@ -9,11 +9,18 @@ use mizzen_object::{Context, Path, Str, Value, Violations};
 use super::{internal, rules};
 use crate::Behaviour;
 
-pub(super) fn behaviour(kind: &str) -> Behaviour {
-    match kind {
-        "Event" => Behaviour { validate, selectable, to_stored, from_stored, ..Behaviour::NONE },
+pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
+    let event = Behaviour { validate, selectable, to_stored, from_stored, ..Behaviour::NONE };
+    match (version, kind) {
+        ("v1beta1", "Event") => Behaviour { validate: validate_v1beta1, ..event },
+        (_, "Event") => event,
         _ => Behaviour::NONE,
     }
+}
+
+/// Kubernetes: v1beta1 asks for no more than the core group does.
+fn validate_v1beta1(event: &Value, _old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+    validate_any(event, "reportingController", violations);
 }
 
 /// What a field is called here, and where it is stored.
@@ -28,14 +35,12 @@ const NAMES: [(&str, &str); 7] = [
 ];
 
 fn to_stored(event: &mut Value) {
-    event.set("apiVersion", "v1");
     for (name, stored) in NAMES {
         rename(event, name, stored);
     }
 }
 
 fn from_stored(event: &mut Value) {
-    event.set("apiVersion", "events.k8s.io/v1");
     for (name, stored) in NAMES {
         rename(event, stored, name);
     }

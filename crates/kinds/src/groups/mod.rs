@@ -43,7 +43,7 @@ pub(crate) fn behaviour(group: &str, version: &str, kind: &str) -> Behaviour {
         "certificates.k8s.io" => certificates::behaviour(kind),
         "coordination.k8s.io" => coordination::behaviour(kind),
         "discovery.k8s.io" => discovery::behaviour(kind),
-        "events.k8s.io" => events::behaviour(kind),
+        "events.k8s.io" => events::behaviour(version, kind),
         "flowcontrol.apiserver.k8s.io" => flowcontrol::behaviour(kind),
         "networking.k8s.io" => networking::behaviour(version, kind),
         "node.k8s.io" => node::behaviour(kind),

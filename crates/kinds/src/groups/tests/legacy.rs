@@ -200,3 +200,24 @@ fn a_binding_means_the_group_that_it_is_in() {
     "#]],
     );
 }
+
+#[test]
+fn an_event_of_v1beta1_may_lack_what_v1_wants() {
+    let event =
+        r#"{"metadata":{"namespace":"default"},"eventTime":null,"note":"n","regarding":{"kind":"Pod"}}"#;
+    check(
+        "events.k8s.io/v1beta1 Event",
+        event,
+        expect![[r#"
+        {"metadata":{"namespace":"default"},"eventTime":null,"regarding":{"kind":"Pod"},"note":"n","deprecatedSource":{},"deprecatedFirstTimestamp":null,"deprecatedLastTimestamp":null}
+    "#]],
+    );
+    check(
+        "events.k8s.io/v1 Event",
+        event,
+        expect![[r#"
+        eventTime: Required value
+        type: Invalid value: "": has invalid value: 
+    "#]],
+    );
+}

@@ -1,0 +1,308 @@
+//! Every kind of every removed version, through every verb: `--legacy-apis` serves them as they were.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, header};
+use http_body_util::BodyExt;
+use mizzen_apiserver::{Options, User};
+use mizzen_kinds::{legacy_catalog, legacy_kinds};
+use mizzen_object::{Kind, Value, json};
+
+use crate::rig::Rig;
+
+/// An object of a removed version.
+struct Case {
+    /// Version and kind.
+    kind: &'static str,
+    /// All of the object but version, kind and metadata.
+    rest: &'static str,
+    /// A field that the version fills in, and its value.
+    default: (&'static str, &'static str),
+    /// The same object in the version that is left: a field, and its value.
+    stored: (&'static str, &'static str),
+}
+
+const fn case(
+    kind: &'static str,
+    rest: &'static str,
+    default: (&'static str, &'static str),
+    stored: (&'static str, &'static str),
+) -> Case {
+    Case { kind, rest, default, stored }
+}
+
+const CASES: &[Case] = &[
+    case(
+        "coordination.k8s.io/v1beta1 Lease",
+        r#""spec":{"holderIdentity":"me"}"#,
+        ("spec.holderIdentity", r#""me""#),
+        ("spec.holderIdentity", r#""me""#),
+    ),
+    case(
+        "events.k8s.io/v1beta1 Event",
+        r#""note":"n","regarding":{"kind":"Pod","namespace":"default"}"#,
+        ("regarding.kind", r#""Pod""#),
+        ("message", r#""n""#),
+    ),
+    case(
+        "node.k8s.io/v1beta1 RuntimeClass",
+        r#""handler":"h""#,
+        ("handler", r#""h""#),
+        ("handler", r#""h""#),
+    ),
+    case(
+        "scheduling.k8s.io/v1beta1 PriorityClass",
+        r#""value":10"#,
+        ("preemptionPolicy", r#""PreemptLowerPriority""#),
+        ("value", "10"),
+    ),
+    case(
+        "storage.k8s.io/v1beta1 CSIDriver",
+        r#""spec":{}"#,
+        ("spec.volumeLifecycleModes", r#"["Persistent"]"#),
+        ("spec.attachRequired", "true"),
+    ),
+    case(
+        "storage.k8s.io/v1beta1 CSINode",
+        r#""spec":{"drivers":[]}"#,
+        ("spec.drivers", "null"),
+        ("spec.drivers", "null"),
+    ),
+    case(
+        "storage.k8s.io/v1beta1 CSIStorageCapacity",
+        r#""storageClassName":"s""#,
+        ("storageClassName", r#""s""#),
+        ("storageClassName", r#""s""#),
+    ),
+    case(
+        "storage.k8s.io/v1beta1 StorageClass",
+        r#""provisioner":"p""#,
+        ("volumeBindingMode", r#""Immediate""#),
+        ("reclaimPolicy", r#""Delete""#),
+    ),
+    case(
+        "storage.k8s.io/v1beta1 VolumeAttachment",
+        r#""spec":{"attacher":"a","nodeName":"n","source":{"persistentVolumeName":"v"}}"#,
+        ("spec.attacher", r#""a""#),
+        ("status.attached", "false"),
+    ),
+    case(
+        "storage.k8s.io/v1beta1 VolumeAttributesClass",
+        r#""driverName":"d","parameters":{"a":"b"}"#,
+        ("driverName", r#""d""#),
+        ("parameters", r#"{"a":"b"}"#),
+    ),
+];
+
+/// The groups whose removed versions `legacy.rs` and kubectl's tests are about.
+const ELSEWHERE: [&str; 7] = [
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "apiregistration.k8s.io",
+    "batch",
+    "networking.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+];
+
+async fn legacy() -> Rig {
+    Rig::with(Options { legacy_apis: true, ..Options::default() }).await
+}
+
+fn find(kind: &str) -> Kind {
+    let kinds = legacy_catalog().kinds;
+    let is_it = |it: &Kind| format!("{} {}", it.gvk.api_version(), it.gvk.kind) == kind;
+    kinds.into_iter().find(is_it).unwrap_or_else(|| panic!("{kind} exists"))
+}
+
+/// Where objects of a kind are.
+fn collection(kind: &Kind) -> String {
+    let root = if kind.gvk.group.is_empty() {
+        "/api/v1".into()
+    } else {
+        format!("/apis/{}", kind.gvk.api_version())
+    };
+    let namespace = if kind.is_namespaced() { "/namespaces/default" } else { "" };
+    format!("{root}{namespace}/{}", kind.plural)
+}
+
+/// What a dotted path leads to, through lists as well.
+fn at<'a>(value: &'a Value, path: &str) -> &'a Value {
+    path.split('.').fold(value, |value, name| match name.parse::<usize>() {
+        Ok(index) => value.list().get(index).unwrap_or(&Value::Null),
+        Err(_) => &value[name],
+    })
+}
+
+#[track_caller]
+fn check(kind: &str, object: &Value, (path, expected): (&str, &str)) {
+    assert_eq!(json::to_string(at(object, path)), expected, "{kind} {path}");
+}
+
+impl Case {
+    fn old(&self) -> Kind {
+        find(self.kind)
+    }
+
+    fn hub(&self) -> Kind {
+        let stored = self.old().stored.clone().expect("a version that is left");
+        find(&format!("{} {}", stored.api_version(), stored.kind))
+    }
+
+    /// The object with a name, as a client sends it.
+    fn body(&self) -> String {
+        let (version, kind) = self.kind.split_once(' ').expect("version and kind");
+        let metadata =
+            if self.old().is_namespaced() { r#""name":"a","namespace":"default""# } else { r#""name":"a""# };
+        format!(r#"{{"apiVersion":"{version}","kind":"{kind}","metadata":{{{metadata}}},{}}}"#, self.rest)
+    }
+}
+
+#[test]
+fn every_removed_version_has_a_case() {
+    let covered: BTreeSet<String> = CASES.iter().map(|case| case.kind.to_string()).collect();
+    let is_kept = |kind: &str| find(kind).list_kind.is_some();
+    let removed = legacy_kinds().iter().filter(|kind| !ELSEWHERE.contains(&kind.group));
+    let removed = removed.map(|it| format!("{}/{} {}", it.group, it.version, it.kind));
+    assert_eq!(covered, removed.filter(|kind| is_kept(kind)).collect());
+}
+
+#[tokio::test]
+async fn an_object_of_a_removed_version_is_one_of_the_version_that_is_left() {
+    let rig = legacy().await;
+    for case in CASES {
+        let (old, hub) = (case.old(), case.hub());
+        let made = rig.post(&collection(&old), &case.body()).await.expect(201);
+        assert!(made.warnings[0].contains(" is deprecated in v1."), "{}: {:?}", case.kind, made.warnings);
+        assert_eq!(made.body["apiVersion"].str(), old.gvk.api_version());
+        check(case.kind, &made.body, case.default);
+        let path = format!("{}/a", collection(&hub));
+        let stored = rig.get(&path).await.expect(200);
+        assert_eq!((stored.version(), stored.warnings.len()), (made.version(), 0), "{}", case.kind);
+        check(case.kind, &stored.body, case.stored);
+        // Another version of the same kind is next.
+        rig.delete(&path, "").await.expect(200);
+        rig.patch(&path, r#"{"metadata":{"finalizers":null}}"#).await;
+        rig.get(&format!("{}/a", collection(&old))).await.expect(404);
+    }
+}
+
+#[tokio::test]
+async fn an_object_of_a_removed_version_can_be_written_in_every_way() {
+    let rig = legacy().await;
+    for case in CASES {
+        let old = case.old();
+        let all = collection(&old);
+        let one = format!("{all}/a");
+        rig.post(&all, &case.body()).await.expect(201);
+        rig.patch(&one, r#"{"metadata":{"labels":{"merge":"1"}}}"#).await.expect(200);
+        rig.call("STRATEGIC", &one, r#"{"metadata":{"labels":{"strategic":"1"}}}"#).await.expect(200);
+        rig.call("JSON", &one, r#"[{"op":"add","path":"/metadata/labels/json","value":"1"}]"#)
+            .await
+            .expect(200);
+        let mut config = json::parse(case.body().as_bytes()).unwrap();
+        config.entry("metadata").entry("labels").set("apply", "1");
+        let path = format!("{one}?force=true&fieldManager=me");
+        let applied = rig.call("APPLY", &path, &json::to_string(&config)).await.expect(200);
+        let owners = applied.body.at("metadata.managedFields").list();
+        let mine = owners.iter().find(|owner| owner["manager"].str() == "me").expect("an owner");
+        assert_eq!(mine["apiVersion"].str(), old.gvk.api_version(), "{}", case.kind);
+        let mut sent = applied.body.clone();
+        sent.entry("metadata").entry("labels").set("put", "1");
+        let put = rig.put(&one, &json::to_string(&sent)).await.expect(200);
+        let labels = put.body.at("metadata.labels");
+        for label in ["merge", "strategic", "json", "apply", "put"] {
+            assert_eq!(labels[label].str(), "1", "{} {label}", case.kind);
+        }
+        check(case.kind, &put.body, case.default);
+        if old.has_status() {
+            rig.patch(&format!("{one}/status"), r#"{"metadata":{"annotations":{"a":"b"}}}"#)
+                .await
+                .expect(200);
+        }
+        rig.delete(&one, "").await.expect(200);
+        rig.patch(&one, r#"{"metadata":{"finalizers":null}}"#).await;
+        rig.get(&one).await.expect(404);
+    }
+}
+
+const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+#[tokio::test]
+async fn an_object_of_a_removed_version_is_listed_watched_and_shown() {
+    let rig = legacy().await;
+    for case in CASES {
+        let (old, hub) = (case.old(), case.hub());
+        let all = collection(&old);
+        let made = rig.post(&all, &case.body()).await.expect(201);
+        let selected = format!("{all}?fieldSelector=metadata.name%3Da");
+        let list = rig.get(&selected).await.expect(200);
+        assert_eq!(list.body["kind"].str(), old.list_kind.as_deref().unwrap_or_default());
+        assert_eq!(list.body["apiVersion"].str(), old.gvk.api_version());
+        check(case.kind, &list.body["items"].list()[0], case.default);
+        let mut events = rig.watch(&format!("{selected}&watch=1")).await;
+        let event = events.next().await.expect("an event");
+        assert_eq!(event.at("object.apiVersion").str(), old.gvk.api_version());
+        check(case.kind, &event["object"], case.default);
+
+        let tables = [&all, &collection(&hub)].map(|all| format!("{all}?fieldSelector=metadata.name%3Da"));
+        let admin = || User::master("admin");
+        let table = |path: String| {
+            let rig = &rig;
+            async move { rig.call_as(admin(), &[("accept", TABLE)], "GET", &path, "").await.expect(200).body }
+        };
+        let [of_old, of_hub] = tables;
+        let (of_old, of_hub) = (table(of_old).await, table(of_hub).await);
+        assert_eq!(of_old["columnDefinitions"], of_hub["columnDefinitions"], "{}", case.kind);
+        assert_eq!(of_old["rows"].list()[0]["cells"], of_hub["rows"].list()[0]["cells"], "{}", case.kind);
+
+        let one = format!("{all}/a");
+        let message = protobuf(&rig, Method::GET, &one, Bytes::new()).await;
+        assert!(message.starts_with(b"k8s\0"), "{}", case.kind);
+        protobuf(&rig, Method::PUT, &one, message).await;
+        let same = rig.get(&one).await.expect(200);
+        assert_eq!(same.version(), made.version(), "{}: what comes back changes nothing", case.kind);
+        rig.delete(&one, "").await.expect(200);
+        rig.patch(&one, r#"{"metadata":{"finalizers":null}}"#).await;
+    }
+}
+
+async fn protobuf(rig: &Rig, method: Method, path: &str, body: Bytes) -> Bytes {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::ACCEPT, PROTOBUF.parse().unwrap());
+    headers.insert(header::CONTENT_TYPE, PROTOBUF.parse().unwrap());
+    let answer =
+        rig.server.call(Some(User::master("admin")), method, path.parse().unwrap(), headers, body).await;
+    assert_eq!(answer.status(), 200, "{path}");
+    answer.into_body().collect().await.expect("no failure").to_bytes()
+}
+
+#[tokio::test]
+async fn a_removed_version_is_in_discovery_and_in_openapi() {
+    let rig = legacy().await;
+    for case in CASES {
+        let old = case.old();
+        let version = old.gvk.api_version();
+        let resources = rig.get(&format!("/apis/{version}")).await.expect(200);
+        let listed = resources.body["resources"].list().iter().any(|it| it["name"].str() == old.plural);
+        assert!(listed, "{}", case.kind);
+        let document = rig.get(&format!("/openapi/v3/apis/{version}")).await.expect(200);
+        let package = old.gvk.group.split('.').next().unwrap_or_default();
+        let definition = format!("io.k8s.api.{package}.{}.{}", old.gvk.version, old.gvk.kind);
+        assert!(!document.body["components"]["schemas"][definition.as_str()].is_null(), "{definition}");
+    }
+}
+
+#[tokio::test]
+async fn reviews_of_v1beta1_are_answered_as_those_of_v1() {
+    let rig = legacy().await;
+    let authentication = "/apis/authentication.k8s.io/v1beta1";
+    let token = r#"{"apiVersion":"authentication.k8s.io/v1beta1","kind":"TokenReview","spec":{"token":"x"}}"#;
+    let reviewed = rig.post(&format!("{authentication}/tokenreviews"), token).await.expect(201);
+    assert!(!reviewed.body.at("status.authenticated").bool());
+    let myself = r#"{"apiVersion":"authentication.k8s.io/v1beta1","kind":"SelfSubjectReview"}"#;
+    let who = rig.post(&format!("{authentication}/selfsubjectreviews"), myself).await.expect(201);
+    assert_eq!(who.body.at("status.userInfo.username").str(), "admin");
+}
