@@ -96,7 +96,8 @@ impl Catalog {
                 let key =
                     (kind.gvk.group.clone(), kind.gvk.version.clone(), path(&kind.plural, &subresource.name));
                 let kind = Kind { data: kind.data.clone(), hooks: Arc::new(hooks) };
-                Some((key, Resource::new(store, kind, None)))
+                let stored = kind.stored.as_ref().and_then(|stored| by_name.get(stored)).cloned();
+                Some((key, Resource::new(store, kind, stored)))
             })
         });
         let subresources = subresources.collect();

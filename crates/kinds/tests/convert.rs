@@ -44,6 +44,7 @@ fn an_old_version_comes_back_as_it_was() {
         for (old, hub) in pairs() {
             let mut sent = object(&old.root, scatter(seed, 1), scatter(seed, 2));
             make_sense(&mut sent);
+            mend_topology(&mut sent);
             default(old, &mut sent);
             canonical_stored(&old.root, &mut sent);
             let mut violations = Violations::default();
@@ -79,9 +80,15 @@ fn every_removed_version_is_stored_as_one_that_is_left() {
         apiextensions.k8s.io/v1beta1
         apiregistration.k8s.io/v1beta1
         authentication.k8s.io/v1beta1
+        authorization.k8s.io/v1beta1
         batch/v1beta1
+        certificates.k8s.io/v1beta1
         coordination.k8s.io/v1beta1
+        discovery.k8s.io/v1beta1
         events.k8s.io/v1beta1
+        flowcontrol.apiserver.k8s.io/v1beta1
+        flowcontrol.apiserver.k8s.io/v1beta2
+        flowcontrol.apiserver.k8s.io/v1beta3
         networking.k8s.io/v1beta1
         node.k8s.io/v1beta1
         policy/v1beta1
@@ -128,6 +135,15 @@ fn mend_definition(spec: &mut Value) {
     let has_client = !spec.at("conversion.webhook.clientConfig").is_null();
     if let Some(conversion) = spec.get_mut("conversion").filter(|_| !has_client) {
         conversion.remove("webhook");
+    }
+}
+
+/// v1beta1's topology has the node's name, too.
+fn mend_topology(slice: &mut Value) {
+    for endpoint in slice.get_mut("endpoints").into_iter().flat_map(Value::list_mut) {
+        if let Some(node) = endpoint["nodeName"].as_str().map(String::from) {
+            endpoint.entry("topology").set("kubernetes.io/hostname", node);
+        }
     }
 }
 

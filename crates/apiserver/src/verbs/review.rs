@@ -34,12 +34,17 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     finish(call, outcome, &intake.warnings)
 }
 
-/// Is it a question, may it be asked, what is the answer?
+/// Is it a question, may it be asked, what is the answer? A question of a removed version is put in the words of the
+/// one that is left.
 async fn consider(call: &Call<'_>, review: &mut Value) -> Result<(), Status> {
     let kind = call.resource.kind();
-    examine(call, review)?;
+    let mut question = review.clone();
+    kind.hooks.to_stored(&mut question);
+    examine(call, &question)?;
     admission::check_other(call, &kind.gvk, &kind.root, review, None).await?;
-    answer(call, review).await;
+    answer(call, &mut question).await;
+    kind.hooks.from_stored(&mut question);
+    *review = question;
     Ok(())
 }
 

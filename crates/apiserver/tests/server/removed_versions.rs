@@ -32,7 +32,18 @@ const fn case(
     Case { kind, rest, default, stored }
 }
 
+const LEVEL: &str = r#""spec":{"type":"Limited","limited":{"limitResponse":{"type":"Reject"}}}"#;
+const SCHEMA: &str = r#""spec":{"priorityLevelConfiguration":{"name":"global-default"}}"#;
+/// A request for a certificate, empty inside.
+const REQUEST: &str = r#""spec":{"request":"LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUFZd0FEQUFBd0E9Ci0tLS0tRU5EIENFUlRJRklDQVRFIFJFUVVFU1QtLS0tLQo="}"#;
+
 const CASES: &[Case] = &[
+    case(
+        "certificates.k8s.io/v1beta1 CertificateSigningRequest",
+        REQUEST,
+        ("spec.signerName", r#""kubernetes.io/legacy-unknown""#),
+        ("spec.usages", r#"["digital signature","key encipherment"]"#),
+    ),
     case(
         "coordination.k8s.io/v1beta1 Lease",
         r#""spec":{"holderIdentity":"me"}"#,
@@ -40,10 +51,55 @@ const CASES: &[Case] = &[
         ("spec.holderIdentity", r#""me""#),
     ),
     case(
+        "discovery.k8s.io/v1beta1 EndpointSlice",
+        r#""addressType":"IPv4","endpoints":[{"addresses":["10.0.0.1"],"topology":{"topology.kubernetes.io/zone":"z","rack":"7"}}],"ports":[{"port":80}]"#,
+        ("ports", r#"[{"name":"","protocol":"TCP","port":80}]"#),
+        (
+            "endpoints",
+            r#"[{"addresses":["10.0.0.1"],"conditions":{},"deprecatedTopology":{"rack":"7"},"zone":"z"}]"#,
+        ),
+    ),
+    case(
         "events.k8s.io/v1beta1 Event",
         r#""note":"n","regarding":{"kind":"Pod","namespace":"default"}"#,
         ("regarding.kind", r#""Pod""#),
         ("message", r#""n""#),
+    ),
+    case(
+        "flowcontrol.apiserver.k8s.io/v1beta1 FlowSchema",
+        SCHEMA,
+        ("spec.matchingPrecedence", "1000"),
+        ("spec.matchingPrecedence", "1000"),
+    ),
+    case(
+        "flowcontrol.apiserver.k8s.io/v1beta1 PriorityLevelConfiguration",
+        LEVEL,
+        ("spec.limited.assuredConcurrencyShares", "30"),
+        ("spec.limited.nominalConcurrencyShares", "30"),
+    ),
+    case(
+        "flowcontrol.apiserver.k8s.io/v1beta2 FlowSchema",
+        SCHEMA,
+        ("spec.matchingPrecedence", "1000"),
+        ("spec.matchingPrecedence", "1000"),
+    ),
+    case(
+        "flowcontrol.apiserver.k8s.io/v1beta2 PriorityLevelConfiguration",
+        LEVEL,
+        ("spec.limited.assuredConcurrencyShares", "30"),
+        ("spec.limited.nominalConcurrencyShares", "30"),
+    ),
+    case(
+        "flowcontrol.apiserver.k8s.io/v1beta3 FlowSchema",
+        SCHEMA,
+        ("spec.matchingPrecedence", "1000"),
+        ("spec.matchingPrecedence", "1000"),
+    ),
+    case(
+        "flowcontrol.apiserver.k8s.io/v1beta3 PriorityLevelConfiguration",
+        LEVEL,
+        ("spec.limited.nominalConcurrencyShares", "30"),
+        ("spec.limited.nominalConcurrencyShares", "30"),
     ),
     case(
         "node.k8s.io/v1beta1 RuntimeClass",
@@ -296,8 +352,54 @@ async fn a_removed_version_is_in_discovery_and_in_openapi() {
 }
 
 #[tokio::test]
+async fn a_request_of_v1beta1_is_approved_in_its_version() {
+    let rig = legacy().await;
+    let case = CASES.iter().find(|case| case.kind.ends_with("CertificateSigningRequest")).expect("a case");
+    let path = format!("{}/a", collection(&case.old()));
+    let mut request = rig.post(&collection(&case.old()), &case.body()).await.expect(201).body;
+    let approved = json::parse(br#"[{"type":"Approved","reason":"r","message":"m"}]"#).unwrap();
+    request.entry("status").set("conditions", approved);
+    rig.put(&format!("{path}/approval"), &json::to_string(&request)).await.expect(200);
+    let stored = rig.get("/apis/certificates.k8s.io/v1/certificatesigningrequests/a").await.expect(200);
+    let condition = &stored.body["status"]["conditions"].list()[0];
+    assert_eq!((condition["type"].str(), condition["status"].str()), ("Approved", "True"));
+}
+
+#[tokio::test]
 async fn reviews_of_v1beta1_are_answered_as_those_of_v1() {
     let rig = legacy().await;
+    let review = |kind: &str, spec: &str| {
+        format!(r#"{{"apiVersion":"authorization.k8s.io/v1beta1","kind":"{kind}","spec":{spec}}}"#)
+    };
+    let authorization = "/apis/authorization.k8s.io/v1beta1";
+    let attributes = r#""resourceAttributes":{"verb":"get","resource":"pods","namespace":"default"}"#;
+    let spec = format!(r#"{{{attributes},"group":["system:masters"]}}"#);
+    let path = format!("{authorization}/subjectaccessreviews");
+    let allowed = rig.post(&path, &review("SubjectAccessReview", &spec)).await.expect(201);
+    assert!(allowed.body.at("status.allowed").bool(), "{:?}", allowed.body);
+    assert_eq!(allowed.body.at("spec.group").list(), ["system:masters".into()]);
+    assert!(
+        allowed.warnings[0].contains("use authorization.k8s.io/v1 SubjectAccessReview"),
+        "{:?}",
+        allowed.warnings
+    );
+    let spec = format!(r#"{{{attributes},"group":["nobody"]}}"#);
+    let denied = rig.post(&path, &review("SubjectAccessReview", &spec)).await.expect(201);
+    assert!(!denied.body.at("status.allowed").bool());
+    rig.post(&path, &review("SubjectAccessReview", &format!("{{{attributes}}}"))).await.expect(422);
+    let local = format!("{authorization}/namespaces/default/localsubjectaccessreviews");
+    let spec = format!(r#"{{{attributes},"group":["system:masters"]}}"#);
+    let allowed = rig.post(&local, &review("LocalSubjectAccessReview", &spec)).await.expect(201);
+    assert!(allowed.body.at("status.allowed").bool());
+    let own = format!("{authorization}/selfsubjectaccessreviews");
+    let allowed =
+        rig.post(&own, &review("SelfSubjectAccessReview", &format!("{{{attributes}}}"))).await.expect(201);
+    assert!(allowed.body.at("status.allowed").bool());
+    let rules = format!("{authorization}/selfsubjectrulesreviews");
+    let found =
+        rig.post(&rules, &review("SelfSubjectRulesReview", r#"{"namespace":"default"}"#)).await.expect(201);
+    assert_eq!(found.body["apiVersion"].str(), "authorization.k8s.io/v1beta1");
+
     let authentication = "/apis/authentication.k8s.io/v1beta1";
     let token = r#"{"apiVersion":"authentication.k8s.io/v1beta1","kind":"TokenReview","spec":{"token":"x"}}"#;
     let reviewed = rig.post(&format!("{authentication}/tokenreviews"), token).await.expect(201);

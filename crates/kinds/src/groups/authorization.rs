@@ -6,12 +6,28 @@ use mizzen_object::{Context, Path, Value, Violations};
 use super::internal;
 use crate::Behaviour;
 
-pub(super) fn behaviour(kind: &str) -> Behaviour {
-    match kind {
-        "SubjectAccessReview" => Behaviour { validate: validate_subject, ..Behaviour::NONE },
-        "SelfSubjectAccessReview" => Behaviour { validate: validate_self, ..Behaviour::NONE },
-        "LocalSubjectAccessReview" => Behaviour { validate: validate_local, ..Behaviour::NONE },
+pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
+    let versioned = match version {
+        "v1beta1" => Behaviour {
+            to_stored: |review| rename_groups(review, "group", "groups"),
+            from_stored: |review| rename_groups(review, "groups", "group"),
+            ..Behaviour::NONE
+        },
         _ => Behaviour::NONE,
+    };
+    match kind {
+        "SubjectAccessReview" => Behaviour { validate: validate_subject, ..versioned },
+        "SelfSubjectAccessReview" => Behaviour { validate: validate_self, ..Behaviour::NONE },
+        "LocalSubjectAccessReview" => Behaviour { validate: validate_local, ..versioned },
+        _ => Behaviour::NONE,
+    }
+}
+
+/// v1beta1 calls the list of the subject's groups `group`.
+fn rename_groups(review: &mut Value, from: &str, to: &str) {
+    let Some(spec) = review.get_mut("spec") else { return };
+    if let Some(groups) = spec.remove(from) {
+        spec.set(to, groups);
     }
 }
 

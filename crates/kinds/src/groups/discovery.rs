@@ -6,16 +6,61 @@ use mizzen_object::{Action, Context, Path, Value, Violations};
 use super::rules;
 use crate::Behaviour;
 
-pub(super) fn behaviour(kind: &str) -> Behaviour {
-    match kind {
-        "EndpointSlice" => Behaviour {
-            default: default_slice,
-            prepare: prepare_slice,
-            validate: validate_slice,
-            warnings: slice_warnings,
-            ..Behaviour::NONE
+const SLICE: Behaviour = Behaviour {
+    default: default_slice,
+    prepare: prepare_slice,
+    validate: validate_slice,
+    warnings: slice_warnings,
+    ..Behaviour::NONE
+};
+
+pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
+    match (version, kind) {
+        // Kubernetes: a client of v1beta1 may write any topology (registry/discovery/endpointslice/strategy.go).
+        ("v1beta1", "EndpointSlice") => Behaviour {
+            prepare: |_, _, _| {},
+            to_stored: |slice| each_endpoint(slice, from_topology),
+            from_stored: |slice| each_endpoint(slice, to_topology),
+            ..SLICE
         },
+        (_, "EndpointSlice") => SLICE,
         _ => Behaviour::NONE,
+    }
+}
+
+/// The keys of a v1beta1 topology that are fields now.
+const ZONE: &str = "topology.kubernetes.io/zone";
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
+fn each_endpoint(slice: &mut Value, convert: fn(&mut Value)) {
+    slice.get_mut("endpoints").into_iter().flat_map(Value::list_mut).for_each(convert);
+}
+
+/// The zone becomes a field, and a host name that is the node's is left out; the rest of the topology stays a map.
+fn from_topology(endpoint: &mut Value) {
+    let Some(mut topology) = endpoint.remove("topology") else { return };
+    if let Some(zone) = topology.remove(ZONE) {
+        endpoint.set("zone", zone);
+    }
+    if topology.get(HOSTNAME).is_some_and(|host| *host == endpoint["nodeName"]) {
+        topology.remove(HOSTNAME);
+    }
+    if !topology.is_empty() {
+        endpoint.set("deprecatedTopology", topology);
+    }
+}
+
+fn to_topology(endpoint: &mut Value) {
+    let mut topology = endpoint.remove("deprecatedTopology").unwrap_or_else(Value::object);
+    if let Some(zone) = endpoint.remove("zone").filter(|zone| !zone.is_null()) {
+        topology.set(ZONE, zone);
+    }
+    let node = &endpoint["nodeName"];
+    if !node.is_null() && topology[HOSTNAME].is_empty() {
+        topology.set(HOSTNAME, node.clone());
+    }
+    if !topology.is_empty() {
+        endpoint.set("topology", topology);
     }
 }
 

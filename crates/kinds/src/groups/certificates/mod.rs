@@ -1,6 +1,7 @@
 //! certificates.k8s.io: who asks for a certificate, and who said yes?
 
 pub(super) mod pem;
+mod v1beta1;
 mod validate;
 
 use mizzen_object::{Action, Context, Value};
@@ -9,14 +10,25 @@ pub use validate::{requested_groups, requested_name};
 
 use crate::Behaviour;
 
-pub(super) fn behaviour(kind: &str) -> Behaviour {
+pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
     let main = Behaviour { prepare, validate: validate::validate, ..Behaviour::NONE };
-    match kind {
+    let behaviour = match kind {
         "CertificateSigningRequest" => main,
         "CertificateSigningRequest/approval" => {
             Behaviour { prepare: prepare_approval, validate: validate::validate_approval, ..main }
         }
-        _ => Behaviour::NONE,
+        _ => return Behaviour::NONE,
+    };
+    match (version, kind) {
+        ("v1beta1", "CertificateSigningRequest") => {
+            Behaviour { default: v1beta1::default, validate: validate::validate_v1beta1, ..behaviour }
+        }
+        ("v1beta1", _) => Behaviour {
+            default: v1beta1::default,
+            validate: validate::validate_approval_v1beta1,
+            ..behaviour
+        },
+        _ => behaviour,
     }
 }
 

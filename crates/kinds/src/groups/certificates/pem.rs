@@ -63,6 +63,48 @@ pub(super) fn common_name(request: &[u8]) -> Option<String> {
     texts(subject(request)?, COMMON_NAME).last()
 }
 
+/// How many names of each kind a request has besides its subject.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct AlternativeNames {
+    pub hosts: usize,
+    pub addresses: usize,
+    pub mails: usize,
+    pub uris: usize,
+}
+
+/// The alternative names that a request asks for.
+pub(super) fn alternative_names(request: &[u8]) -> AlternativeNames {
+    let mut names = AlternativeNames::default();
+    for (tag, _) in general_names(request).unwrap_or_default() {
+        match tag & 0x1f {
+            1 => names.mails += 1,
+            2 => names.hosts += 1,
+            6 => names.uris += 1,
+            7 => names.addresses += 1,
+            _ => {}
+        }
+    }
+    names
+}
+
+/// Behind version, subject and key stand attributes; one of them has the extensions, one of which has the names.
+fn general_names(request: &[u8]) -> Option<Vec<(u8, &[u8])>> {
+    let (_, signed, _) = element(request)?;
+    let (_, contents, _) = element(signed)?;
+    let (_, attributes) = tagged(contents).find(|(tag, _)| *tag == ATTRIBUTES)?;
+    let (_, extensions, _) = element(member(attributes, EXTENSION_REQUEST)?)?;
+    let names = member(extensions, ALTERNATIVE_NAMES)?;
+    let (_, names, _) = element(names)?;
+    Some(tagged(names).collect())
+}
+
+/// What is in the last part of the first sequence that begins with this object id.
+fn member<'a>(sequences: &'a [u8], id: &[u8]) -> Option<&'a [u8]> {
+    let of_id = |inside: &&[u8]| element(inside).is_some_and(|(tag, name, _)| tag == OBJECT_ID && name == id);
+    let (_, last) = tagged(elements(sequences).find(of_id)?).last()?;
+    Some(last)
+}
+
 /// The attributes of a request's subject: outside is the signed thing, in it the contents, in them a version and
 /// the subject, in it sets of attributes.
 fn subject(request: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
@@ -86,11 +128,16 @@ fn texts<'a>(
 }
 
 /// What is inside elements that follow each other.
-fn elements(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+fn elements(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    tagged(bytes).map(|(_, inside)| inside)
+}
+
+/// Elements that follow each other: their tags, and what is inside.
+fn tagged(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     std::iter::from_fn(move || {
-        let (_, inside, rest) = element(bytes)?;
+        let (tag, inside, rest) = element(bytes)?;
         bytes = rest;
-        Some(inside)
+        Some((tag, inside))
     })
 }
 
@@ -99,6 +146,12 @@ const OBJECT_ID: u8 = 0x06;
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 /// 2.5.4.10
 const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
+/// 1.2.840.113549.1.9.14
+const EXTENSION_REQUEST: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x09, 0x0e];
+/// 2.5.29.17
+const ALTERNATIVE_NAMES: &[u8] = &[0x55, 0x1d, 0x11];
+/// `[0]`, constructed.
+const ATTRIBUTES: u8 = 0xa0;
 const SEQUENCE: u8 = 0x30;
 const BIT_STRING: u8 = 0x03;
 

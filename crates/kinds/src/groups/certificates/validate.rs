@@ -6,16 +6,30 @@ use mizzen_object::{Action, Context, Path, Value, Violations};
 use super::{conditions, pem};
 use crate::groups::bytes;
 
-/// What a client may change; it depends on where it writes.
+/// What a client may change; it depends on where it writes, and in which version.
 #[derive(Clone, Copy, Default)]
 struct Grant {
     approval: bool,
     certificate: bool,
+    /// Kubernetes: v1beta1 has no rules for signer, usages, types of conditions, and what a certificate is
+    /// (getValidationOptions of v1.21).
+    v1beta1: bool,
 }
 
 /// Looks at a request that is made, changed, or signed through `/status`.
 pub(super) fn validate(request: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
-    let grant = Grant { approval: false, certificate: context.action == Action::Status };
+    let grant = Grant { certificate: context.action == Action::Status, ..Grant::default() };
+    validate_for(request, old, grant, violations);
+}
+
+/// Looks at a request of v1beta1 that is made, changed, or signed.
+pub(super) fn validate_v1beta1(
+    request: &Value,
+    old: Option<&Value>,
+    context: &Context,
+    violations: &mut Violations,
+) {
+    let grant = Grant { approval: false, certificate: context.action == Action::Status, v1beta1: true };
     validate_for(request, old, grant, violations);
 }
 
@@ -26,14 +40,26 @@ pub(super) fn validate_approval(
     _: &Context,
     violations: &mut Violations,
 ) {
-    validate_for(request, old, Grant { approval: true, certificate: false }, violations);
+    validate_for(request, old, Grant { approval: true, ..Grant::default() }, violations);
+}
+
+/// Looks at a request of v1beta1 that is approved or denied.
+pub(super) fn validate_approval_v1beta1(
+    request: &Value,
+    old: Option<&Value>,
+    _: &Context,
+    violations: &mut Violations,
+) {
+    let grant = Grant { approval: true, certificate: false, v1beta1: true };
+    validate_for(request, old, grant, violations);
 }
 
 fn validate_for(request: &Value, old: Option<&Value>, grant: Grant, violations: &mut Violations) {
-    validate_spec(&request["spec"], old.map(|old| &old["spec"]), violations);
-    validate_conditions(request, old, violations);
+    validate_spec(&request["spec"], old.map(|old| &old["spec"]), grant, violations);
+    validate_conditions(request, old, grant, violations);
     let certificate = &request["status"]["certificate"];
-    if old.is_none_or(|old| old["status"]["certificate"] != *certificate)
+    if !grant.v1beta1
+        && old.is_none_or(|old| old["status"]["certificate"] != *certificate)
         && let Some(error) = certificate_error(certificate.str())
     {
         let path = Path::new("status");
@@ -45,20 +71,22 @@ fn validate_for(request: &Value, old: Option<&Value>, grant: Grant, violations: 
 }
 
 /// Kubernetes: what was stored before it was checked may stay, here and below.
-fn validate_spec(spec: &Value, old: Option<&Value>, violations: &mut Violations) {
+fn validate_spec(spec: &Value, old: Option<&Value>, grant: Grant, violations: &mut Violations) {
     let path = Path::new("spec");
     if let Some(error) = request_error(spec["request"].str()) {
         violations.invalid(path.child("request"), spec["request"].clone(), error);
     }
-    validate_usages(
-        spec["usages"].list(),
-        old.map(|old| old["usages"].list()),
-        &path.child("usages"),
-        violations,
-    );
+    let (usages, place) = (&spec["usages"], path.child("usages"));
+    if usages.is_empty() {
+        violations.required(place, "");
+    }
+    if !grant.v1beta1 {
+        validate_usages(usages.list(), old.map(|old| old["usages"].list()), &place, violations);
+    }
 
     let (signer, place) = (spec["signerName"].str(), path.child("signerName"));
-    if signer == LEGACY && old.is_none_or(|old| old["signerName"].str() != LEGACY) {
+    let may_be_legacy = grant.v1beta1 || old.is_some_and(|old| old["signerName"].str() == LEGACY);
+    if signer == LEGACY && !may_be_legacy {
         violations.invalid(place, signer, "the legacy signerName is not allowed via this API version");
     } else {
         validate_signer(signer, &place, violations);
@@ -69,10 +97,18 @@ fn validate_spec(spec: &Value, old: Option<&Value>, violations: &mut Violations)
     }
 }
 
-const LEGACY: &str = "kubernetes.io/legacy-unknown";
+pub(super) const LEGACY: &str = "kubernetes.io/legacy-unknown";
 
 fn text_of(text: &str) -> String {
     String::from_utf8_lossy(&bytes::decode(text)).into_owned()
+}
+
+/// The request in DER, if it is one.
+pub(super) fn request_der(request: &str) -> Option<Vec<u8>> {
+    match request_error(request) {
+        Some(_) => None,
+        None => pem::decode(&text_of(request)).map(|(block, _)| block.bytes),
+    }
 }
 
 /// The groups that whoever gets a certificate for this request would be in.
@@ -147,9 +183,6 @@ const USAGES: [&str; 23] = [
 ];
 
 fn validate_usages(usages: &[Value], old: Option<&[Value]>, path: &Path, violations: &mut Violations) {
-    if usages.is_empty() {
-        violations.required(path, "");
-    }
     let is_unknown = |usage: &Value| !USAGES.contains(&usage.str());
     if !old.is_some_and(|old| old.iter().any(is_unknown)) {
         for (index, usage) in usages.iter().enumerate() {
@@ -200,16 +233,16 @@ fn validate_labels(text: &str, check: fn(&str) -> Vec<String>, path: &Path, viol
 
 const DECISIONS: [&str; 2] = ["Approved", "Denied"];
 
-fn validate_conditions(request: &Value, old: Option<&Value>, violations: &mut Violations) {
+fn validate_conditions(request: &Value, old: Option<&Value>, grant: Grant, violations: &mut Violations) {
     let path = Path::new("status");
     let path = path.child("conditions");
     let types = types(request);
     let old = old.map(self::types).unwrap_or_default();
     let contradiction_stays = DECISIONS.iter().all(|decision| old.contains(decision));
-    let repetition_stays = (0..old.len()).any(|index| old[..index].contains(&old[index]));
+    let repetition_stays = grant.v1beta1 || (0..old.len()).any(|index| old[..index].contains(&old[index]));
     for (index, condition) in conditions(request).iter().enumerate() {
         let (item, condition_type) = (path.index(index), types[index]);
-        if condition_type.is_empty() && !old.contains(&"") {
+        if condition_type.is_empty() && !grant.v1beta1 && !old.contains(&"") {
             violations.required(item.child("type"), "");
         }
         validate_condition_status(condition, &item.child("status"), violations);
@@ -259,7 +292,7 @@ fn validate_change(request: &Value, old: &Value, grant: Grant, violations: &mut 
     let path = status.child("certificate");
     if new != old && !grant.certificate {
         violations.forbidden(path, "updates may not set certificate content");
-    } else if new != old && !old.is_empty() {
+    } else if new != old && !old.is_empty() && !grant.v1beta1 {
         violations.forbidden(path, "updates may not modify existing certificate content");
     }
 }

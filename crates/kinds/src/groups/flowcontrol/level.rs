@@ -8,14 +8,14 @@ use crate::groups::internal;
 
 pub(super) const LEVEL: Behaviour = Behaviour { default, validate, ..Behaviour::NONE };
 
-fn default(level: &mut Value) {
+pub(super) fn default(level: &mut Value) {
     let spec = level.entry("spec");
     if let Some(exempt) = spec.get_mut("exempt") {
         exempt.set_default("nominalConcurrencyShares", 0);
         exempt.set_default("lendablePercent", 0);
     }
     if let Some(limited) = spec.get_mut("limited") {
-        limited.set_default("nominalConcurrencyShares", 30);
+        limited.set_default("nominalConcurrencyShares", DEFAULT_SHARES);
         limited.set_default("lendablePercent", 0);
         if let Some(queuing) = limited.at_mut("limitResponse.queuing") {
             default_queuing(queuing);
@@ -31,8 +31,11 @@ fn default_queuing(queuing: &mut Value) {
     }
 }
 
+/// The shares of a limited level that says none.
+pub(super) const DEFAULT_SHARES: i64 = 30;
+
 /// With this annotation v1beta3 told zero shares from no shares.
-const PRESERVE_ZERO: &str = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares";
+pub(super) const PRESERVE_ZERO: &str = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares";
 
 fn validate(level: &Value, _old: Option<&Value>, context: &Context, violations: &mut Violations) {
     if context.action != Action::Status {

@@ -1,6 +1,7 @@
 //! flowcontrol.apiserver.k8s.io: who waits when the server is busy?
 
 mod level;
+mod level_v1beta;
 mod schema;
 
 use mizzen_object::validate::repeats;
@@ -8,10 +9,12 @@ use mizzen_object::{Path, Value, Violations};
 
 use crate::Behaviour;
 
-pub(super) fn behaviour(kind: &str) -> Behaviour {
-    match kind {
-        "FlowSchema" => schema::SCHEMA,
-        "PriorityLevelConfiguration" => level::LEVEL,
+pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
+    match (version, kind) {
+        (_, "FlowSchema") => schema::SCHEMA,
+        ("v1beta1" | "v1beta2", "PriorityLevelConfiguration") => level_v1beta::ASSURED,
+        ("v1beta3", "PriorityLevelConfiguration") => level_v1beta::V1BETA3,
+        (_, "PriorityLevelConfiguration") => level::LEVEL,
         _ => Behaviour::NONE,
     }
 }

@@ -1,6 +1,7 @@
 //! Versions that Kubernetes serves no more: what they take for granted, and in whose words they are refused.
 
-use expect_test::expect;
+use expect_test::{Expect, expect};
+use mizzen_object::{Action, json};
 
 use super::{check, check_status, check_update};
 
@@ -201,6 +202,97 @@ fn a_binding_means_the_group_that_it_is_in() {
     );
 }
 
+/// A signed thing, empty inside.
+const REQUEST: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUFZd0FEQUFBd0E9Ci0tLS0tRU5EIENFUlRJRklDQVRFIFJFUVVFU1QtLS0tLQo=";
+
+#[track_caller]
+fn check_defaults(kind: &str, spec: &str, fields: &[&str], expect: Expect) {
+    let (api_version, name) = kind.split_once(' ').unwrap();
+    let object = format!(r#"{{"metadata":{{"name":"a"}},"spec":{{{spec}}}}}"#);
+    let outcome = super::run(Action::Create, super::kind(api_version, name), &object, None);
+    let object = json::parse(outcome.as_bytes()).expect("an object");
+    let shown = |path: &&str| format!("{path}: {}\n", json::to_string(object.at(path)));
+    expect.assert_eq(&fields.iter().map(shown).collect::<String>());
+}
+
+#[test]
+fn a_slice_has_the_zone_and_the_node_in_its_topology() {
+    let slice = r#"{"addressType":"IPv4","endpoints":[
+        {"addresses":["10.0.0.1"],"nodeName":"n","topology":{"topology.kubernetes.io/zone":"z","rack":"7"}},
+        {"addresses":["10.0.0.2"],"topology":{"kubernetes.io/hostname":"h"}}],"ports":[{"port":80}]}"#;
+    check(
+        "discovery.k8s.io/v1beta1 EndpointSlice",
+        slice,
+        expect![[r#"
+        {"metadata":{},"addressType":"IPv4","endpoints":[{"addresses":["10.0.0.1"],"conditions":{},"topology":{"kubernetes.io/hostname":"n","rack":"7","topology.kubernetes.io/zone":"z"},"nodeName":"n"},{"addresses":["10.0.0.2"],"conditions":{},"topology":{"kubernetes.io/hostname":"h"}}],"ports":[{"name":"","protocol":"TCP","port":80}]}
+    "#]],
+    );
+}
+
+#[test]
+fn a_level_has_shares_in_every_version() {
+    let limited = r#""type":"Limited","limited":{"limitResponse":{"type":"Reject"}}"#;
+    let [v1beta1, v1beta2] = ["v1beta1", "v1beta2"]
+        .map(|version| format!("flowcontrol.apiserver.k8s.io/{version} PriorityLevelConfiguration"));
+    check_defaults(
+        &v1beta1,
+        limited,
+        &["spec.limited"],
+        expect![[r#"
+        spec.limited: {"assuredConcurrencyShares":30,"limitResponse":{"type":"Reject"},"lendablePercent":0}
+    "#]],
+    );
+    check_defaults(
+        &v1beta2,
+        limited,
+        &["spec.limited"],
+        expect![[r#"
+        spec.limited: {"assuredConcurrencyShares":30,"limitResponse":{"type":"Reject"},"lendablePercent":0}
+    "#]],
+    );
+    let v1beta3 = "flowcontrol.apiserver.k8s.io/v1beta3 PriorityLevelConfiguration";
+    check_defaults(
+        v1beta3,
+        limited,
+        &["metadata.annotations", "spec.limited"],
+        expect![[r#"
+        metadata.annotations: null
+        spec.limited: {"nominalConcurrencyShares":30,"limitResponse":{"type":"Reject"},"lendablePercent":0}
+    "#]],
+    );
+    let zero = r#"{"metadata":{"name":"a","annotations":{"flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares":""}},
+        "spec":{"type":"Limited","limited":{"limitResponse":{"type":"Reject"}}}}"#;
+    check(
+        v1beta3,
+        zero,
+        expect![[r#"
+        {"metadata":{"name":"a","annotations":{"flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares":""}},"spec":{"type":"Limited","limited":{"nominalConcurrencyShares":0,"limitResponse":{"type":"Reject"},"lendablePercent":0}},"status":{}}
+    "#]],
+    );
+}
+
+#[test]
+fn a_request_of_v1beta1_needs_no_signer_and_may_use_anything() {
+    let request = format!(r#"{{"spec":{{"request":"{REQUEST}","usages":["fun","fun"]}}}}"#);
+    check(
+        "certificates.k8s.io/v1beta1 CertificateSigningRequest",
+        &request,
+        expect![[r#"
+        {"metadata":{},"spec":{"request":"LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUFZd0FEQUFBd0E9Ci0tLS0tRU5EIENFUlRJRklDQVRFIFJFUVVFU1QtLS0tLQo=","signerName":"kubernetes.io/legacy-unknown","usages":["fun","fun"],"username":"jane"},"status":{}}
+    "#]],
+    );
+    check(
+        "certificates.k8s.io/v1 CertificateSigningRequest",
+        &request,
+        expect![[r#"
+        spec.usages[0]: Unsupported value: "fun": supported values: "any", "cert sign", "client auth", "code signing", "content commitment", "crl sign", "data encipherment", "decipher only", "digital signature", "email protection", "encipher only", "ipsec end system", "ipsec tunnel", "ipsec user", "key agreement", "key encipherment", "microsoft sgc", "netscape sgc", "ocsp signing", "s/mime", "server auth", "signing", "timestamping"
+        spec.usages[1]: Unsupported value: "fun": supported values: "any", "cert sign", "client auth", "code signing", "content commitment", "crl sign", "data encipherment", "decipher only", "digital signature", "email protection", "encipher only", "ipsec end system", "ipsec tunnel", "ipsec user", "key agreement", "key encipherment", "microsoft sgc", "netscape sgc", "ocsp signing", "s/mime", "server auth", "signing", "timestamping"
+        spec.usages[1]: Duplicate value: "fun"
+        spec.signerName: Required value
+    "#]],
+    );
+}
+
 #[test]
 fn an_event_of_v1beta1_may_lack_what_v1_wants() {
     let event =
@@ -218,6 +310,18 @@ fn an_event_of_v1beta1_may_lack_what_v1_wants() {
         expect![[r#"
         eventTime: Required value
         type: Invalid value: "": has invalid value: 
+    "#]],
+    );
+}
+
+#[test]
+fn a_review_of_v1beta1_names_its_groups_in_the_singular() {
+    let review = r#"{"spec":{"group":["a"],"nonResourceAttributes":{"path":"/","verb":"get"}}}"#;
+    check(
+        "authorization.k8s.io/v1beta1 SubjectAccessReview",
+        review,
+        expect![[r#"
+        {"metadata":{},"spec":{"nonResourceAttributes":{"path":"/","verb":"get"},"group":["a"]},"status":{"allowed":false}}
     "#]],
     );
 }
