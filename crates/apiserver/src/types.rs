@@ -1,8 +1,10 @@
 //! The types that belong to no resource but travel all the same.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use mizzen_object::schema::{Schemas, Struct};
+use mizzen_object::{GroupVersionKind, Str};
 
 /// Shapes of what requests and answers carry besides objects.
 pub(crate) struct Types {
@@ -16,6 +18,8 @@ pub(crate) struct Types {
     pub eviction: Arc<Struct>,
     pub token_request: Arc<Struct>,
     pub admission_review: Arc<Struct>,
+    /// What subresources of workloads speak, by full name: `apps/v1beta1.Scale`.
+    subresources: HashMap<Str, Arc<Struct>>,
 }
 
 impl Types {
@@ -35,6 +39,17 @@ impl Types {
             eviction: find("policy/v1.Eviction"),
             token_request: find("authentication.k8s.io/v1.TokenRequest"),
             admission_review: find("admission.k8s.io/v1.AdmissionReview"),
+            subresources: schemas
+                .types
+                .iter()
+                .filter(|(_, shape)| matches!(shape.name.as_str(), "Scale" | "DeploymentRollback"))
+                .map(|(name, shape)| (name.clone(), shape.clone()))
+                .collect(),
         }
+    }
+
+    /// The shape of a Scale or a DeploymentRollback.
+    pub fn subresource(&self, gvk: &GroupVersionKind) -> Option<&Arc<Struct>> {
+        self.subresources.get(format!("{}.{}", gvk.api_version(), gvk.kind).as_str())
     }
 }

@@ -61,8 +61,9 @@ pub fn of(gvk: &GroupVersionKind) -> Behaviour {
     let behaviour = match gvk.group.as_str() {
         "" if kind == "Pod" => crate::pod::behaviour(),
         "" => crate::core::behaviour(kind),
-        "apps" => crate::apps::behaviour(kind),
+        "apps" => crate::apps::behaviour(version, kind),
         "batch" => crate::batch::behaviour(kind),
+        "extensions" => crate::extensions::behaviour(kind),
         group => crate::groups::behaviour(group, version, kind),
     };
     Behaviour { cells: crate::table::cells(gvk), ..behaviour }

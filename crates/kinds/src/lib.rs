@@ -7,6 +7,7 @@ mod apps;
 mod batch;
 mod behaviour;
 mod core;
+mod extensions;
 mod groups;
 mod number;
 mod pod;
@@ -76,6 +77,7 @@ pub const LEGACY: &[(&str, &str)] = data![
     "legacy/admissionregistration.k8s.io.kinds",
     "legacy/apiextensions.k8s.io.kinds",
     "legacy/apiregistration.k8s.io.kinds",
+    "legacy/apps.kinds",
     "legacy/authentication.k8s.io.kinds",
     "legacy/authorization.k8s.io.kinds",
     "legacy/batch.kinds",
@@ -83,6 +85,7 @@ pub const LEGACY: &[(&str, &str)] = data![
     "legacy/coordination.k8s.io.kinds",
     "legacy/discovery.k8s.io.kinds",
     "legacy/events.k8s.io.kinds",
+    "legacy/extensions.kinds",
     "legacy/flowcontrol.apiserver.k8s.io.kinds",
     "legacy/networking.k8s.io.kinds",
     "legacy/node.k8s.io.kinds",

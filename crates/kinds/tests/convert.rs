@@ -79,6 +79,8 @@ fn every_removed_version_is_stored_as_one_that_is_left() {
         admissionregistration.k8s.io/v1beta1
         apiextensions.k8s.io/v1beta1
         apiregistration.k8s.io/v1beta1
+        apps/v1beta1
+        apps/v1beta2
         authentication.k8s.io/v1beta1
         authorization.k8s.io/v1beta1
         batch/v1beta1
@@ -86,6 +88,7 @@ fn every_removed_version_is_stored_as_one_that_is_left() {
         coordination.k8s.io/v1beta1
         discovery.k8s.io/v1beta1
         events.k8s.io/v1beta1
+        extensions/v1beta1
         flowcontrol.apiserver.k8s.io/v1beta1
         flowcontrol.apiserver.k8s.io/v1beta2
         flowcontrol.apiserver.k8s.io/v1beta3
@@ -99,10 +102,37 @@ fn every_removed_version_is_stored_as_one_that_is_left() {
     assert!(pairs().all(|(old, hub)| hub.stored.is_none() && old.deprecated.is_some()));
 }
 
+#[test]
+fn what_is_a_field_in_one_version_is_an_annotation_in_the_other() {
+    let annotated = |kind: &str, old: &str, annotations: &str| {
+        let (old_kind, hub) = pairs()
+            .find(|(old, _)| format!("{} {}", old.gvk.api_version(), old.gvk.kind) == kind)
+            .expect("a kind");
+        let parse = |text: &str| json::parse(text.as_bytes()).expect("it is JSON");
+        let mut sent = parse(old);
+        canonical(&old_kind.root, &mut sent);
+        let stored = to_stored(old_kind, hub, sent.clone());
+        assert_eq!(stored["metadata"]["annotations"], parse(annotations), "{kind}");
+        assert_eq!(json::to_string(&from_stored(old_kind, stored)), json::to_string(&sent), "{kind}");
+    };
+    for version in ["apps/v1beta1", "extensions/v1beta1"] {
+        let kind = format!("{version} Deployment");
+        let rollback = r#"{"deprecated.deployment.rollback.to":"3"}"#;
+        annotated(&kind, r#"{"spec":{"rollbackTo":{"revision":3}}}"#, rollback);
+        annotated(&kind, r#"{"spec":{}}"#, "null");
+    }
+    let generation = r#"{"deprecated.daemonset.template.generation":"7"}"#;
+    annotated("extensions/v1beta1 DaemonSet", r#"{"spec":{"templateGeneration":7}}"#, generation);
+}
+
 /// Mends what no server accepts and no other version could say.
 fn make_sense(object: &mut Value) {
     if let Some(spec) = object.get_mut("spec") {
         mend_definition(spec);
+    }
+    // apps/v1 does not tell a generation of zero from none.
+    if object.at("status.observedGeneration").int() == 0 {
+        object.entry("status").remove("observedGeneration");
     }
     mend_backends(object);
 }

@@ -47,8 +47,22 @@ impl Prose {
 
 /// The definition under which a type is described.
 fn known(definition: &str) -> String {
-    definition.replace(".v1beta1.", ".v1.")
+    let Some((package, name)) = definition.rsplit_once('.') else { return definition.into() };
+    let package = match package {
+        "io.k8s.api.extensions.v1beta1" if NETWORKING.iter().any(|part| name.contains(part)) => {
+            "io.k8s.api.networking.v1"
+        }
+        "io.k8s.api.extensions.v1beta1" => "io.k8s.api.apps.v1",
+        package => match package.rfind("beta") {
+            Some(at) => &package[..at],
+            None => package,
+        },
+    };
+    format!("{package}.{name}")
 }
+
+/// Parts of the names of types that moved from extensions to networking.k8s.io.
+const NETWORKING: [&str; 3] = ["Ingress", "NetworkPolicy", "IPBlock"];
 
 /// A type from which others are reached.
 struct Root {

@@ -14,6 +14,7 @@ mod log;
 mod own;
 mod patch;
 mod review;
+mod rollback;
 mod scale;
 mod token;
 mod update;
@@ -254,6 +255,7 @@ impl Call<'_> {
             ("scale", "patch") => scale::patch(self).await,
             ("binding", "create") => binding::create(self).await,
             ("eviction", "create") => eviction::create(self).await,
+            ("rollback", "create") => rollback::create(self).await,
             ("token", "create") => token::create(self).await,
             ("log", "get") if self.path.resource == "pods" => log::get(self).await,
             (stream @ ("attach" | "exec" | "portforward"), verb) if self.path.resource == "pods" => {

@@ -1,8 +1,13 @@
 //! `/scale`: the number of replicas of anything that has one, in one form for all.
+//!
+//! A Scale is handled as that of autoscaling/v1. [`ScaleVersion`] is the one that the client reads and writes: removed
+//! versions of workloads have their own.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use mizzen_object::own::ScaleOwners;
+use mizzen_object::schema::Struct;
 use mizzen_object::{
     GroupVersionKind, Kind, Path, ScalePaths, Status, Value, Violations, json, schema, value,
 };
@@ -20,6 +25,70 @@ const NOT_SAID: i64 = i32::MIN as i64;
 
 fn scale_kind() -> GroupVersionKind {
     GroupVersionKind { group: "autoscaling".into(), version: "v1".into(), kind: "Scale".into() }
+}
+
+/// The version of a Scale that a subresource has, and its shape.
+struct ScaleVersion {
+    gvk: GroupVersionKind,
+    root: Arc<Struct>,
+}
+
+impl ScaleVersion {
+    fn of(call: &Call) -> ScaleVersion {
+        let below = call.resource.kind().subresource("scale").and_then(|below| below.kind.clone());
+        let gvk = below.unwrap_or_else(scale_kind);
+        let types = &call.server.types;
+        let root = types.subresource(&gvk).unwrap_or(&types.scale).clone();
+        ScaleVersion { gvk, root }
+    }
+
+    fn is_current(&self) -> bool {
+        self.gvk == scale_kind()
+    }
+
+    /// A Scale of autoscaling/v1 in this version. Kubernetes: older ones show a selector twice, as text and, if it has
+    /// nothing but labels, as a map (pkg/apis/apps/v1beta1/conversion.go).
+    fn to_version(&self, scale: &Value) -> Value {
+        let mut scale = scale.clone();
+        if self.is_current() {
+            return scale;
+        }
+        scale.set("apiVersion", self.gvk.api_version());
+        let status = scale.entry("status");
+        if let Some(text) = status.remove("selector") {
+            if let Some(labels) = selected_labels(text.str()) {
+                status.set("selector", labels);
+            }
+            status.set("targetSelector", text);
+        }
+        scale
+    }
+
+    /// A Scale of this version as one of autoscaling/v1.
+    fn from_version(&self, mut scale: Value) -> Value {
+        if self.is_current() {
+            return scale;
+        }
+        scale.set("apiVersion", scale_kind().api_version());
+        let status = scale.entry("status");
+        let labels = status.remove("selector").unwrap_or_default();
+        let text = status.remove("targetSelector").filter(|text| !text.is_empty());
+        status.set("selector", text.unwrap_or_else(|| selector_text(&labels).into()));
+        scale
+    }
+}
+
+/// The labels that a selector in text form wants, if it wants nothing else.
+fn selected_labels(text: &str) -> Option<Value> {
+    let mut labels = Value::object();
+    for term in text.split(',') {
+        let (key, value) = term.split_once('=')?;
+        if key.contains([' ', '(', '!']) {
+            return None;
+        }
+        labels.set(key, value);
+    }
+    Some(labels)
 }
 
 pub(crate) async fn get(call: &Call<'_>) -> Result<Answer, Status> {
@@ -50,12 +119,12 @@ fn plain(path: &str) -> &str {
 
 pub(crate) async fn update(call: &Call<'_>) -> Result<Answer, Status> {
     let options = options::write_options(call.request, "UpdateOptions")?;
-    let root = &call.server.types.scale;
+    let version = ScaleVersion::of(call);
     let catalog = &call.server.catalog;
-    let intake = intake::other(catalog, &scale_kind(), None, root, call.request, options.strictness)
+    let intake = intake::other(catalog, &version.gvk, None, &version.root, call.request, options.strictness)
         .map_err(|status| if call.resource.is_custom() { undecodable(status) } else { status })?;
     intake.warnings.into_iter().for_each(|warning| call.notes.warn(warning));
-    let mut scale = intake.value;
+    let mut scale = version.from_version(intake.value);
     check_name(call.path, &mut scale)?;
     let mut change = Rescale { call, wanted: Wanted::Exactly(scale), strictness: options.strictness };
     store(call, &mut change, options.dry_run).await
@@ -107,10 +176,11 @@ async fn store(call: &Call<'_>, change: &mut Rescale<'_>, dry_run: bool) -> Resu
 }
 
 fn show(call: &Call, scale: &Value) -> Answer {
-    let types = &call.server.types;
+    let (types, version) = (&call.server.types, ScaleVersion::of(call));
+    let scale = &version.to_version(scale);
     let object = Object::unstored(json::to_string(scale).into());
     match call.accept.form {
-        Form::Whole => answer::value(&scale_kind(), Some(&types.scale), scale, call.accept, 200),
+        Form::Whole => answer::value(&version.gvk, Some(&version.root), scale, call.accept, 200),
         Form::Metadata(_) => answer::object(types, call.resource, &object, call.accept, "", 0, 200),
         Form::Table(version) => {
             let mut cells = vec![scale["metadata"]["name"].clone()];
@@ -203,22 +273,25 @@ struct Checks<'a>(&'a Call<'a>);
 impl Gate for Checks<'_> {
     fn check<'a>(&'a self, new: Option<&'a Value>, old: Option<&'a Value>) -> Future<'a, Result<(), Status>> {
         Box::pin(async move {
-            let scale = |object: &Value| scale_of(self.0, object);
+            let version = ScaleVersion::of(self.0);
+            let scale = |object: &Value| version.to_version(&scale_of(self.0, object));
             let (new, old) = (new.map(scale).unwrap_or_default(), old.map(scale));
-            let root = &self.0.server.types.scale;
-            admission::check_other(self.0, &scale_kind(), root, &new, old.as_ref()).await
+            admission::check_other(self.0, &version.gvk, &version.root, &new, old.as_ref()).await
         })
     }
 }
 
 impl Rescale<'_> {
     async fn rescaled(&self, current: &Value) -> Result<Value, Status> {
-        let mut scale = match &self.wanted {
+        let scale = match &self.wanted {
             Wanted::Exactly(scale) => scale.clone(),
             Wanted::Patched(form) => self.patched(*form, current)?,
         };
-        let (root, old) = (&self.call.server.types.scale, scale_of(self.call, current));
-        admission::admit_other(self.call, &scale_kind(), root, &mut scale, Some(&old)).await?;
+        let version = ScaleVersion::of(self.call);
+        let old = version.to_version(&scale_of(self.call, current));
+        let mut shown = version.to_version(&scale);
+        admission::admit_other(self.call, &version.gvk, &version.root, &mut shown, Some(&old)).await?;
+        let scale = version.from_version(shown);
         if !self.call.resource.is_custom() {
             validate(&scale)?;
         }
@@ -274,17 +347,19 @@ impl Rescale<'_> {
     }
 
     fn patched(&self, form: patch::Form, current: &Value) -> Result<Value, Status> {
-        let root = &self.call.server.types.scale;
+        let version = ScaleVersion::of(self.call);
         let before = self.before(current);
         let mut scale = match form {
             patch::Form::Apply => self.applied(current, before)?,
             _ => {
                 let body = &self.call.request.body;
-                let outcome = patch::apply_patch(root, form, body, &before, self.strictness)?;
-                let problem = |said: &GroupVersionKind| self.kind_problem(said);
-                let read = patch::read(problem, &scale_kind(), root, outcome, self.strictness)?;
+                let mut before = version.to_version(&before);
+                schema::canonical(&version.root, &mut before);
+                let outcome = patch::apply_patch(&version.root, form, body, &before, self.strictness)?;
+                let problem = |said: &GroupVersionKind| self.kind_problem(said, &version.gvk);
+                let read = patch::read(problem, &version.gvk, &version.root, outcome, self.strictness)?;
                 read.warnings.into_iter().for_each(|warning| self.call.notes.warn(warning));
-                read.value
+                version.from_version(read.value)
             }
         };
         check_name(self.call.path, &mut scale)?;
@@ -293,9 +368,9 @@ impl Rescale<'_> {
 
     /// Why something of another kind is no Scale. Kubernetes: those of custom resources have a scheme of their own
     /// (client-go/scale/util.go), which cannot convert from one version to another at once.
-    fn kind_problem(&self, said: &GroupVersionKind) -> String {
+    fn kind_problem(&self, said: &GroupVersionKind, expected: &GroupVersionKind) -> String {
         if !self.call.resource.is_custom() {
-            return intake::kind_problem(&self.call.server.catalog, said, &scale_kind());
+            return intake::kind_problem(&self.call.server.catalog, said, expected);
         }
         let api_version = said.api_version();
         let known = ["apps/v1beta1", "apps/v1beta2", "extensions/v1beta1"].contains(&api_version.as_str());
@@ -309,7 +384,11 @@ impl Rescale<'_> {
     }
 
     fn applied(&self, current: &Value, mut before: Value) -> Result<Value, Status> {
-        let (config, complaint) = apply::config(self.call)?;
+        let (mut config, complaint) = apply::config(self.call)?;
+        // All versions have the one field that can be applied.
+        if config["apiVersion"].str() == ScaleVersion::of(self.call).gvk.api_version() {
+            config.set("apiVersion", scale_kind().api_version());
+        }
         before
             .entry("metadata")
             .set("managedFields", self.scale_owners(current, &self.replicas()).to_scale());

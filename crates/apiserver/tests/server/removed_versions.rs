@@ -32,12 +32,25 @@ const fn case(
     Case { kind, rest, default, stored }
 }
 
+const WORKLOAD: &str = r#""spec":{"selector":{"matchLabels":{"app":"a"}},"template":{"metadata":{"labels":{"app":"a"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}"#;
+/// Versions before apps/v1beta2 take the selector from the template.
+const UNSELECTED: &str = r#""spec":{"template":{"metadata":{"labels":{"app":"a"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}"#;
+const REVISION: &str = r#""data":{"a":1},"revision":1"#;
 const LEVEL: &str = r#""spec":{"type":"Limited","limited":{"limitResponse":{"type":"Reject"}}}"#;
 const SCHEMA: &str = r#""spec":{"priorityLevelConfiguration":{"name":"global-default"}}"#;
+const SELECTOR: (&str, &str) = ("spec.selector", r#"{"matchLabels":{"app":"a"}}"#);
 /// A request for a certificate, empty inside.
 const REQUEST: &str = r#""spec":{"request":"LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUFZd0FEQUFBd0E9Ci0tLS0tRU5EIENFUlRJRklDQVRFIFJFUVVFU1QtLS0tLQo="}"#;
 
 const CASES: &[Case] = &[
+    case("apps/v1beta1 ControllerRevision", REVISION, ("revision", "1"), ("data", r#"{"a":1}"#)),
+    case("apps/v1beta1 Deployment", UNSELECTED, ("spec.revisionHistoryLimit", "2"), SELECTOR),
+    case("apps/v1beta1 StatefulSet", UNSELECTED, ("spec.updateStrategy", r#"{"type":"OnDelete"}"#), SELECTOR),
+    case("apps/v1beta2 ControllerRevision", REVISION, ("revision", "1"), ("data", r#"{"a":1}"#)),
+    case("apps/v1beta2 DaemonSet", WORKLOAD, ("spec.updateStrategy.type", r#""RollingUpdate""#), SELECTOR),
+    case("apps/v1beta2 Deployment", WORKLOAD, ("spec.revisionHistoryLimit", "10"), SELECTOR),
+    case("apps/v1beta2 ReplicaSet", WORKLOAD, ("spec.replicas", "1"), SELECTOR),
+    case("apps/v1beta2 StatefulSet", WORKLOAD, ("spec.updateStrategy.type", r#""RollingUpdate""#), SELECTOR),
     case(
         "certificates.k8s.io/v1beta1 CertificateSigningRequest",
         REQUEST,
@@ -65,6 +78,26 @@ const CASES: &[Case] = &[
         ("regarding.kind", r#""Pod""#),
         ("message", r#""n""#),
     ),
+    case("extensions/v1beta1 DaemonSet", UNSELECTED, ("spec.templateGeneration", "1"), SELECTOR),
+    case(
+        "extensions/v1beta1 Deployment",
+        UNSELECTED,
+        ("spec.progressDeadlineSeconds", "2147483647"),
+        SELECTOR,
+    ),
+    case(
+        "extensions/v1beta1 Ingress",
+        r#""spec":{"rules":[{"http":{"paths":[{"backend":{"serviceName":"s","servicePort":80}}]}}]}"#,
+        ("spec.rules.0.http.paths.0.pathType", r#""ImplementationSpecific""#),
+        ("spec.rules.0.http.paths.0.backend", r#"{"service":{"name":"s","port":{"number":80}}}"#),
+    ),
+    case(
+        "extensions/v1beta1 NetworkPolicy",
+        r#""spec":{"podSelector":{},"ingress":[{"ports":[{"port":80}]}]}"#,
+        ("spec.policyTypes", r#"["Ingress"]"#),
+        ("spec.ingress", r#"[{"ports":[{"protocol":"TCP","port":80}]}]"#),
+    ),
+    case("extensions/v1beta1 ReplicaSet", UNSELECTED, ("metadata.labels.app", r#""a""#), SELECTOR),
     case(
         "flowcontrol.apiserver.k8s.io/v1beta1 FlowSchema",
         SCHEMA,
@@ -348,6 +381,104 @@ async fn a_removed_version_is_in_discovery_and_in_openapi() {
         let package = old.gvk.group.split('.').next().unwrap_or_default();
         let definition = format!("io.k8s.api.{package}.{}.{}", old.gvk.version, old.gvk.kind);
         assert!(!document.body["components"]["schemas"][definition.as_str()].is_null(), "{definition}");
+    }
+    let preferred = |group: &'static str| {
+        let rig = &rig;
+        async move {
+            rig.get(&format!("/apis/{group}")).await.expect(200).body["preferredVersion"]["version"].clone()
+        }
+    };
+    assert_eq!(preferred("apps").await.str(), "v1");
+    assert_eq!(preferred("extensions").await.str(), "v1beta1");
+    // Clients that look for a kind by its short name find the version that is left first.
+    let groups = rig.get("/apis").await.expect(200);
+    let names: Vec<_> = groups.body["groups"].list().iter().map(|group| group["name"].str()).collect();
+    let position = |name: &str| names.iter().position(|it| *it == name).expect("a group");
+    assert!(
+        position("apps") < position("extensions") && position("networking.k8s.io") < position("extensions")
+    );
+}
+
+const V1BETA1: &str = "/apis/apps/v1beta1/namespaces/default/deployments";
+
+async fn deployment(rig: &Rig) {
+    let case = CASES.iter().find(|case| case.kind == "apps/v1beta1 Deployment").expect("a case");
+    rig.post(V1BETA1, &case.body()).await.expect(201);
+}
+
+#[tokio::test]
+async fn a_workload_has_the_scale_of_its_version() {
+    let rig = legacy().await;
+    deployment(&rig).await;
+    for version in ["apps/v1beta1", "apps/v1beta2", "extensions/v1beta1"] {
+        let path = format!("/apis/{version}/namespaces/default/deployments/a/scale");
+        let scale = rig.get(&path).await.expect(200);
+        assert_eq!((scale.body["apiVersion"].str(), scale.body["kind"].str()), (version, "Scale"));
+        let status = r#"{"replicas":0,"selector":{"app":"a"},"targetSelector":"app=a"}"#;
+        assert_eq!(json::to_string(&scale.body["status"]), status);
+        let mut wanted = scale.body.clone();
+        wanted.entry("spec").set("replicas", 4);
+        let scaled = rig.put(&path, &json::to_string(&wanted)).await.expect(200);
+        assert_eq!((scaled.body["apiVersion"].str(), scaled.body.at("spec.replicas").int()), (version, 4));
+        let patched = rig.patch(&path, r#"{"spec":{"replicas":5}}"#).await.expect(200);
+        assert_eq!(patched.body.at("spec.replicas").int(), 5);
+        let config = format!(
+            r#"{{"apiVersion":"{version}","kind":"Scale","metadata":{{"name":"a"}},"spec":{{"replicas":6}}}}"#
+        );
+        let applied =
+            rig.call("APPLY", &format!("{path}?fieldManager=me&force=1"), &config).await.expect(200);
+        assert_eq!(applied.body.at("spec.replicas").int(), 6);
+    }
+    let deployment = rig.get("/apis/apps/v1/namespaces/default/deployments/a").await.expect(200);
+    assert_eq!(deployment.body.at("spec.replicas").int(), 6);
+    let current = rig.get("/apis/apps/v1/namespaces/default/deployments/a/scale").await.expect(200);
+    assert_eq!(current.body["apiVersion"].str(), "autoscaling/v1");
+    assert_eq!(current.body.at("status.selector").str(), "app=a");
+}
+
+#[tokio::test]
+async fn a_rollback_is_requested_of_the_controller() {
+    let rig = legacy().await;
+    deployment(&rig).await;
+    let rollback = |name: &str, revision: i64| {
+        format!(
+            r#"{{"kind":"DeploymentRollback","apiVersion":"apps/v1beta1","name":"{name}","updatedAnnotations":{{"why":"bad"}},"rollbackTo":{{"revision":{revision}}}}}"#
+        )
+    };
+    let path = format!("{V1BETA1}/a/rollback");
+    let wrong = rig.post(&path, &rollback("b", 3)).await.expect(400);
+    assert_eq!(wrong.message(), "name in URL does not match name in DeploymentRollback object");
+    let refused = rig.post(&path, &rollback("a", -1)).await.expect(422);
+    assert!(refused.message().contains("rollback.version: Invalid value: -1"), "{}", refused.message());
+    rig.post(&format!("{V1BETA1}/none/rollback"), &rollback("none", 1)).await.expect(404);
+    rig.post(&format!("{path}?dryRun=All"), &rollback("a", 3)).await.expect(201);
+    let before = rig.get(&format!("{V1BETA1}/a")).await.expect(200);
+    assert!(before.body.at("spec.rollbackTo").is_null());
+    let accepted = rig.post(&path, &rollback("a", 3)).await.expect(201);
+    assert_eq!(accepted.message(), "rollback request for deployment \"a\" succeeded");
+    let old = rig.get(&format!("{V1BETA1}/a")).await.expect(200);
+    assert_eq!(old.body.at("spec.rollbackTo.revision").int(), 3);
+    let new = rig.get("/apis/apps/v1/namespaces/default/deployments/a").await.expect(200);
+    let annotations = &new.body["metadata"]["annotations"];
+    assert_eq!(annotations["deprecated.deployment.rollback.to"].str(), "3");
+    assert_eq!(annotations["why"].str(), "bad");
+    rig.post("/apis/apps/v1/namespaces/default/deployments/a/rollback", &rollback("a", 3)).await.expect(404);
+}
+
+#[tokio::test]
+async fn a_template_of_a_removed_version_is_checked_for_pod_security() {
+    let rig = legacy().await;
+    let namespace =
+        r#"{"metadata":{"name":"strict","labels":{"pod-security.kubernetes.io/warn":"restricted"}}}"#;
+    rig.post("/api/v1/namespaces", namespace).await.expect(201);
+    let cases = CASES.iter().filter(|case| case.rest == UNSELECTED || case.rest == WORKLOAD);
+    for case in cases {
+        let old = case.old();
+        let path = collection(&old).replace("/default/", "/strict/");
+        let made = rig.post(&path, &case.body().replace("default", "strict")).await.expect(201);
+        let warned = made.warnings.iter().any(|warning| warning.contains("would violate PodSecurity"));
+        assert!(warned, "{}: {:?}", case.kind, made.warnings);
+        rig.delete(&format!("{path}/a"), "").await.expect(200);
     }
 }
 

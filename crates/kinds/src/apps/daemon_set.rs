@@ -14,7 +14,7 @@ use crate::pod::{self, Options};
 
 /// Kubernetes: how often the template has changed, which was a field once and is an annotation now
 /// (pkg/apis/apps/v1/conversion.go).
-const GENERATION: &str = "deprecated.daemonset.template.generation";
+pub(super) const GENERATION: &str = "deprecated.daemonset.template.generation";
 
 pub(super) fn behaviour() -> Behaviour {
     Behaviour { default, read, prepare, validate, warnings, ..Behaviour::NONE }
@@ -23,6 +23,10 @@ pub(super) fn behaviour() -> Behaviour {
 fn default(set: &mut Value) {
     // Kubernetes: a number inside upstream, an annotation outside; unset it is zero.
     set.entry("metadata").entry("annotations").set_default(GENERATION, "0");
+    default_spec(set);
+}
+
+pub(super) fn default_spec(set: &mut Value) {
     let spec = set.entry("spec");
     let strategy = spec.entry("updateStrategy");
     strategy.set_default("type", "RollingUpdate");

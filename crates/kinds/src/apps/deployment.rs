@@ -12,13 +12,13 @@ use crate::Behaviour;
 use crate::number;
 use crate::pod::{self, Options};
 
-const ROLLBACK: &str = "deprecated.deployment.rollback.to";
+pub(super) const ROLLBACK: &str = "deprecated.deployment.rollback.to";
 
 pub(super) fn behaviour() -> Behaviour {
     Behaviour { default, read, prepare, validate, warnings, ..Behaviour::NONE }
 }
 
-fn default(deployment: &mut Value) {
+pub(super) fn default(deployment: &mut Value) {
     let spec = deployment.entry("spec");
     spec.set_default("replicas", 1);
     let strategy = spec.entry("strategy");

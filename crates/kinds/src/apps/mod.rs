@@ -3,6 +3,7 @@
 mod controller_revision;
 mod daemon_set;
 mod deployment;
+pub(crate) mod legacy;
 mod replica_set;
 mod stateful_set;
 mod workload;
@@ -11,13 +12,15 @@ use crate::Behaviour;
 
 pub(crate) use workload::{Selector, validate_counts, validate_selected};
 
-pub(crate) fn behaviour(kind: &str) -> Behaviour {
-    match kind {
-        "Deployment" => deployment::behaviour(),
-        "ReplicaSet" => replica_set::behaviour(),
-        "StatefulSet" => stateful_set::behaviour(),
-        "DaemonSet" => daemon_set::behaviour(),
-        "ControllerRevision" => controller_revision::behaviour(),
+pub(crate) fn behaviour(version: &str, kind: &str) -> Behaviour {
+    match (version, kind) {
+        ("v1beta1", "Deployment") => legacy::deployment_v1beta1(),
+        ("v1beta1", "StatefulSet") => legacy::stateful_set_v1beta1(),
+        (_, "Deployment") => deployment::behaviour(),
+        (_, "ReplicaSet") => replica_set::behaviour(),
+        (_, "StatefulSet") => stateful_set::behaviour(),
+        (_, "DaemonSet") => daemon_set::behaviour(),
+        (_, "ControllerRevision") => controller_revision::behaviour(),
         _ => Behaviour::NONE,
     }
 }

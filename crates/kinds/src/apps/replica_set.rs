@@ -13,7 +13,7 @@ pub(super) fn behaviour() -> Behaviour {
     Behaviour { default, prepare, validate, warnings, selectable, ..Behaviour::NONE }
 }
 
-fn default(set: &mut Value) {
+pub(super) fn default(set: &mut Value) {
     let spec = set.entry("spec");
     spec.set_default("replicas", 1);
     pod::default_template(spec.entry("template"));

@@ -26,7 +26,7 @@ pub(super) fn behaviour() -> Behaviour {
     Behaviour { default, prepare, validate, warnings, ..Behaviour::NONE }
 }
 
-fn default(set: &mut Value) {
+pub(super) fn default(set: &mut Value) {
     let spec = set.entry("spec");
     spec.set_default("podManagementPolicy", "OrderedReady");
     default_strategy(spec.entry("updateStrategy"));

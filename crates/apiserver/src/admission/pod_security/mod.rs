@@ -20,7 +20,7 @@ const MAX_PODS: usize = 3000;
 /// What of a pod can change without making it another pod.
 const IGNORED: [&str; 8] = ["exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"];
 /// What holds pods to be, and where.
-const TEMPLATES: [(&str, &str, &str); 8] = [
+const TEMPLATES: [(&str, &str, &str); 11] = [
     ("", "replicationcontrollers", "spec.template"),
     ("", "podtemplates", "template"),
     ("apps", "replicasets", "spec.template"),
@@ -29,6 +29,9 @@ const TEMPLATES: [(&str, &str, &str); 8] = [
     ("apps", "daemonsets", "spec.template"),
     ("batch", "jobs", "spec.template"),
     ("batch", "cronjobs", "spec.jobTemplate.spec.template"),
+    ("extensions", "replicasets", "spec.template"),
+    ("extensions", "deployments", "spec.template"),
+    ("extensions", "daemonsets", "spec.template"),
 ];
 
 /// What is demanded where a namespace says nothing, and of whom nothing is demanded.

@@ -204,6 +204,8 @@ fn a_binding_means_the_group_that_it_is_in() {
 
 /// A signed thing, empty inside.
 const REQUEST: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUFZd0FEQUFBd0E9Ci0tLS0tRU5EIENFUlRJRklDQVRFIFJFUVVFU1QtLS0tLQo=";
+const TEMPLATE: &str =
+    r#""template":{"metadata":{"labels":{"app":"a"}},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
 
 #[track_caller]
 fn check_defaults(kind: &str, spec: &str, fields: &[&str], expect: Expect) {
@@ -213,6 +215,128 @@ fn check_defaults(kind: &str, spec: &str, fields: &[&str], expect: Expect) {
     let object = json::parse(outcome.as_bytes()).expect("an object");
     let shown = |path: &&str| format!("{path}: {}\n", json::to_string(object.at(path)));
     expect.assert_eq(&fields.iter().map(shown).collect::<String>());
+}
+
+#[test]
+fn a_deployment_has_the_defaults_of_its_version() {
+    let fields = [
+        "metadata.labels",
+        "spec.selector",
+        "spec.strategy",
+        "spec.revisionHistoryLimit",
+        "spec.progressDeadlineSeconds",
+    ];
+    check_defaults(
+        "extensions/v1beta1 Deployment",
+        TEMPLATE,
+        &fields,
+        expect![[r#"
+        metadata.labels: {"app":"a"}
+        spec.selector: {"matchLabels":{"app":"a"}}
+        spec.strategy: {"type":"RollingUpdate","rollingUpdate":{"maxUnavailable":1,"maxSurge":1}}
+        spec.revisionHistoryLimit: 2147483647
+        spec.progressDeadlineSeconds: 2147483647
+    "#]],
+    );
+    check_defaults(
+        "apps/v1beta1 Deployment",
+        TEMPLATE,
+        &fields,
+        expect![[r#"
+        metadata.labels: {"app":"a"}
+        spec.selector: {"matchLabels":{"app":"a"}}
+        spec.strategy: {"type":"RollingUpdate","rollingUpdate":{"maxUnavailable":"25%","maxSurge":"25%"}}
+        spec.revisionHistoryLimit: 2
+        spec.progressDeadlineSeconds: 600
+    "#]],
+    );
+    let selected = format!(r#"{TEMPLATE},"selector":{{"matchLabels":{{"app":"a"}}}}"#);
+    check_defaults(
+        "apps/v1beta2 Deployment",
+        &selected,
+        &fields,
+        expect![[r#"
+        metadata.labels: null
+        spec.selector: {"matchLabels":{"app":"a"}}
+        spec.strategy: {"type":"RollingUpdate","rollingUpdate":{"maxUnavailable":"25%","maxSurge":"25%"}}
+        spec.revisionHistoryLimit: 10
+        spec.progressDeadlineSeconds: 600
+    "#]],
+    );
+}
+
+#[test]
+fn pods_of_the_first_versions_are_replaced_when_they_are_deleted() {
+    let fields = ["metadata.labels", "metadata.annotations", "spec.selector", "spec.updateStrategy"];
+    check_defaults(
+        "extensions/v1beta1 DaemonSet",
+        TEMPLATE,
+        &fields,
+        expect![[r#"
+        metadata.labels: {"app":"a"}
+        metadata.annotations: null
+        spec.selector: {"matchLabels":{"app":"a"}}
+        spec.updateStrategy: {"type":"OnDelete"}
+    "#]],
+    );
+    check_defaults(
+        "apps/v1beta1 StatefulSet",
+        TEMPLATE,
+        &fields,
+        expect![[r#"
+        metadata.labels: {"app":"a"}
+        metadata.annotations: null
+        spec.selector: {"matchLabels":{"app":"a"}}
+        spec.updateStrategy: {"type":"OnDelete"}
+    "#]],
+    );
+    let selected = format!(r#"{TEMPLATE},"selector":{{"matchLabels":{{"app":"a"}}}}"#);
+    check_defaults(
+        "apps/v1beta2 StatefulSet",
+        &selected,
+        &fields,
+        expect![[r#"
+        metadata.labels: null
+        metadata.annotations: null
+        spec.selector: {"matchLabels":{"app":"a"}}
+        spec.updateStrategy: {"type":"RollingUpdate","rollingUpdate":{"partition":0}}
+    "#]],
+    );
+    check_defaults(
+        "apps/v1beta2 DaemonSet",
+        &selected,
+        &fields,
+        expect![[r#"
+        metadata.labels: null
+        metadata.annotations: {"deprecated.daemonset.template.generation":"1"}
+        spec.selector: {"matchLabels":{"app":"a"}}
+        spec.updateStrategy: {"type":"RollingUpdate","rollingUpdate":{"maxUnavailable":1,"maxSurge":0}}
+    "#]],
+    );
+}
+
+#[test]
+fn a_workload_without_a_selector_is_refused_from_v1beta2_on() {
+    let object = format!(r#"{{"metadata":{{"name":"a"}},"spec":{{{TEMPLATE}}}}}"#);
+    check(
+        "apps/v1beta2 ReplicaSet",
+        &object,
+        expect![[r#"
+        spec.selector: Required value
+        spec.template.metadata.labels: Invalid value: {"app":"a"}: `selector` does not match template `labels`
+    "#]],
+    );
+    let fields = ["metadata.labels", "spec.selector", "spec.replicas"];
+    check_defaults(
+        "extensions/v1beta1 ReplicaSet",
+        TEMPLATE,
+        &fields,
+        expect![[r#"
+        metadata.labels: {"app":"a"}
+        spec.selector: {"matchLabels":{"app":"a"}}
+        spec.replicas: 1
+    "#]],
+    );
 }
 
 #[test]

@@ -1,0 +1,140 @@
+//! Workloads in the versions before apps/v1: other defaults, and fields that are annotations now.
+//!
+//! apps/v1beta2 has the fields and defaults of apps/v1. Objects are prepared and validated as apps/v1.
+//!
+//! Kubernetes: pkg/apis/apps/v1beta1, pkg/apis/extensions/v1beta1 (defaults.go), and pkg/apis/apps/v1/conversion.go.
+
+use mizzen_object::{Value, value};
+
+use super::{daemon_set, deployment, replica_set, stateful_set};
+use crate::Behaviour;
+use crate::pod;
+
+/// Means "no limit" where extensions/v1beta1 had no default.
+const NO_LIMIT: i64 = i32::MAX as i64;
+
+pub(crate) fn deployment_v1beta1() -> Behaviour {
+    Behaviour { default: default_deployment_v1beta1, ..deployment_with_rollback() }
+}
+
+pub(crate) fn deployment_extensions() -> Behaviour {
+    Behaviour { default: default_deployment_extensions, ..deployment_with_rollback() }
+}
+
+pub(crate) fn stateful_set_v1beta1() -> Behaviour {
+    Behaviour { default: default_stateful_set, ..stateful_set::behaviour() }
+}
+
+pub(crate) fn replica_set_extensions() -> Behaviour {
+    Behaviour { default: default_replica_set, ..replica_set::behaviour() }
+}
+
+pub(crate) fn daemon_set_extensions() -> Behaviour {
+    Behaviour {
+        default: default_daemon_set,
+        read: |_| Ok(()),
+        to_stored: annotate_template_generation,
+        from_stored: restore_template_generation,
+        ..daemon_set::behaviour()
+    }
+}
+
+/// A Deployment that has `spec.rollbackTo` where apps/v1 has an annotation.
+fn deployment_with_rollback() -> Behaviour {
+    Behaviour {
+        read: |_| Ok(()),
+        to_stored: annotate_rollback,
+        from_stored: restore_rollback,
+        ..deployment::behaviour()
+    }
+}
+
+fn default_deployment_v1beta1(deployment: &mut Value) {
+    default_labels(deployment);
+    deployment.entry("spec").set_default("revisionHistoryLimit", 2);
+    deployment::default(deployment);
+}
+
+fn default_deployment_extensions(deployment: &mut Value) {
+    default_labels(deployment);
+    let spec = deployment.entry("spec");
+    spec.set_default("revisionHistoryLimit", NO_LIMIT);
+    spec.set_default("progressDeadlineSeconds", NO_LIMIT);
+    let strategy = spec.entry("strategy");
+    if matches!(strategy["type"].str(), "" | "RollingUpdate") {
+        let update = strategy.entry("rollingUpdate");
+        update.set_default("maxUnavailable", 1);
+        update.set_default("maxSurge", 1);
+    }
+    deployment::default(deployment);
+}
+
+fn default_stateful_set(set: &mut Value) {
+    default_labels(set);
+    default_on_delete(set);
+    stateful_set::default(set);
+}
+
+fn default_replica_set(set: &mut Value) {
+    default_labels(set);
+    replica_set::default(set);
+}
+
+fn default_daemon_set(set: &mut Value) {
+    default_labels(set);
+    default_on_delete(set);
+    daemon_set::default_spec(set);
+}
+
+/// Selector and labels are those of the template unless the client gives others.
+fn default_labels(workload: &mut Value) {
+    let labels = workload["spec"]["template"]["metadata"]["labels"].clone();
+    if labels.is_null() {
+        return;
+    }
+    if workload["metadata"]["labels"].is_empty() {
+        workload.entry("metadata").set("labels", labels.clone());
+    }
+    workload.entry("spec").set_default("selector", value!({"matchLabels": labels}));
+}
+
+/// Pods are replaced when they are deleted, not by a rolling update.
+fn default_on_delete(workload: &mut Value) {
+    let strategy = workload.entry("spec").entry("updateStrategy");
+    if strategy["type"].is_empty() {
+        strategy.set("type", "OnDelete");
+    }
+}
+
+fn annotate_rollback(deployment: &mut Value) {
+    let rollback = deployment.entry("spec").remove("rollbackTo").filter(|rollback| !rollback.is_null());
+    match rollback {
+        Some(rollback) => {
+            let revision = rollback["revision"].int().to_string();
+            deployment.entry("metadata").entry("annotations").set(deployment::ROLLBACK, revision);
+        }
+        None => pod::with(deployment, "metadata.annotations", |annotations| {
+            annotations.remove(deployment::ROLLBACK);
+        }),
+    }
+}
+
+fn restore_rollback(deployment: &mut Value) {
+    let Some(revision) = take_annotation(deployment, deployment::ROLLBACK) else { return };
+    let rollback = value!({"revision": (revision.str().parse().unwrap_or(0_i64))});
+    deployment.entry("spec").set("rollbackTo", rollback);
+}
+
+fn annotate_template_generation(set: &mut Value) {
+    let generation = set.entry("spec").remove("templateGeneration").unwrap_or_default();
+    set.entry("metadata").entry("annotations").set(daemon_set::GENERATION, generation.int().to_string());
+}
+
+fn restore_template_generation(set: &mut Value) {
+    let Some(generation) = take_annotation(set, daemon_set::GENERATION) else { return };
+    set.entry("spec").set("templateGeneration", generation.str().parse().unwrap_or(0_i64));
+}
+
+fn take_annotation(object: &mut Value, name: &str) -> Option<Value> {
+    object.at_mut("metadata.annotations")?.remove(name)
+}
