@@ -80,6 +80,7 @@ pub const LEGACY: &[(&str, &str)] = data![
     "legacy/apps.kinds",
     "legacy/authentication.k8s.io.kinds",
     "legacy/authorization.k8s.io.kinds",
+    "legacy/autoscaling.kinds",
     "legacy/batch.kinds",
     "legacy/certificates.k8s.io.kinds",
     "legacy/coordination.k8s.io.kinds",

@@ -62,6 +62,9 @@ fn a_stored_object_comes_back_from_an_old_version() {
         for (old, hub) in pairs() {
             let mut kept = object(&hub.root, scatter(seed, 3), scatter(seed, 4));
             make_sense(&mut kept);
+            if old.gvk.version == "v2beta1" {
+                mend_metrics(&mut kept);
+            }
             default(hub, &mut kept);
             canonical_stored(&hub.root, &mut kept);
             let back = to_stored(old, hub, from_stored(old, kept.clone()));
@@ -83,6 +86,8 @@ fn every_removed_version_is_stored_as_one_that_is_left() {
         apps/v1beta2
         authentication.k8s.io/v1beta1
         authorization.k8s.io/v1beta1
+        autoscaling/v2beta1
+        autoscaling/v2beta2
         batch/v1beta1
         certificates.k8s.io/v1beta1
         coordination.k8s.io/v1beta1
@@ -174,6 +179,57 @@ fn mend_topology(slice: &mut Value) {
         if let Some(node) = endpoint["nodeName"].as_str().map(String::from) {
             endpoint.entry("topology").set("kubernetes.io/hostname", node);
         }
+    }
+}
+
+/// v2beta1 has other fields for each source, and no types of targets: what it cannot say is not there, and what it
+/// always says is.
+fn mend_metrics(autoscaler: &mut Value) {
+    let metrics = |autoscaler: &mut Value, path: &str, holder: &str| {
+        for metric in autoscaler.at_mut(path).into_iter().flat_map(Value::list_mut) {
+            for source in ["object", "pods", "resource", "containerResource", "external"] {
+                if let Some(found) = metric.get_mut(source) {
+                    mend_amounts(source, holder, found.entry(holder));
+                }
+            }
+        }
+    };
+    metrics(autoscaler, "spec.metrics", "target");
+    metrics(autoscaler, "status.currentMetrics", "current");
+}
+
+fn mend_amounts(source: &str, holder: &str, amounts: &mut Value) {
+    let is_target = holder == "target";
+    let (value, average, utilization) = match source {
+        "object" | "external" => (true, true, false),
+        "pods" => (false, true, false),
+        _ => (false, true, true),
+    };
+    for (name, is_there) in [("value", value), ("averageValue", average), ("averageUtilization", utilization)]
+    {
+        if !is_there {
+            amounts.remove(name);
+        }
+    }
+    let by_average = amounts.get("averageValue").is_some();
+    match (is_target, source) {
+        (true, "pods") | (false, "pods" | "resource" | "containerResource") => {
+            amounts.set_default("averageValue", "1");
+        }
+        (false, _) => amounts.set_default("value", "1"),
+        (true, "object") if by_average => drop(amounts.remove("value")),
+        (true, "object") => amounts.set_default("value", "1"),
+        _ => {}
+    }
+    let target_type = match source {
+        "object" if by_average => "AverageValue",
+        "object" => "Value",
+        "external" if amounts.get("value").is_some() => "Value",
+        "resource" | "containerResource" if amounts.get("averageUtilization").is_some() => "Utilization",
+        _ => "AverageValue",
+    };
+    if is_target {
+        amounts.set("type", target_type);
     }
 }
 

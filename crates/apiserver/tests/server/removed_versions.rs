@@ -52,6 +52,24 @@ const CASES: &[Case] = &[
     case("apps/v1beta2 ReplicaSet", WORKLOAD, ("spec.replicas", "1"), SELECTOR),
     case("apps/v1beta2 StatefulSet", WORKLOAD, ("spec.updateStrategy.type", r#""RollingUpdate""#), SELECTOR),
     case(
+        "autoscaling/v2beta1 HorizontalPodAutoscaler",
+        r#""spec":{"scaleTargetRef":{"kind":"Deployment","name":"a","apiVersion":"apps/v1"},"maxReplicas":3}"#,
+        ("spec.metrics", r#"[{"type":"Resource","resource":{"name":"cpu","targetAverageUtilization":80}}]"#),
+        (
+            "spec.metrics",
+            r#"[{"type":"Resource","resource":{"name":"cpu","target":{"type":"Utilization","averageUtilization":80}}}]"#,
+        ),
+    ),
+    case(
+        "autoscaling/v2beta2 HorizontalPodAutoscaler",
+        r#""spec":{"scaleTargetRef":{"kind":"Deployment","name":"a","apiVersion":"apps/v1"},"maxReplicas":3}"#,
+        ("spec.minReplicas", "1"),
+        (
+            "spec.metrics",
+            r#"[{"type":"Resource","resource":{"name":"cpu","target":{"type":"Utilization","averageUtilization":80}}}]"#,
+        ),
+    ),
+    case(
         "certificates.k8s.io/v1beta1 CertificateSigningRequest",
         REQUEST,
         ("spec.signerName", r#""kubernetes.io/legacy-unknown""#),
@@ -389,6 +407,7 @@ async fn a_removed_version_is_in_discovery_and_in_openapi() {
         }
     };
     assert_eq!(preferred("apps").await.str(), "v1");
+    assert_eq!(preferred("autoscaling").await.str(), "v2");
     assert_eq!(preferred("extensions").await.str(), "v1beta1");
     // Clients that look for a kind by its short name find the version that is left first.
     let groups = rig.get("/apis").await.expect(200);

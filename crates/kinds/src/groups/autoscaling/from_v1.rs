@@ -23,7 +23,7 @@ pub(super) fn convert(autoscaler: &mut Value) {
     default_v2(autoscaler);
 }
 
-fn convert_all(metrics: &Value, convert: fn(&Value) -> Option<Value>) -> Option<Vec<Value>> {
+pub(super) fn convert_all(metrics: &Value, convert: fn(&Value) -> Option<Value>) -> Option<Vec<Value>> {
     match metrics {
         Value::List(metrics) => metrics.iter().map(convert).collect(),
         _ => None,
@@ -52,7 +52,7 @@ fn convert_status(status: &mut Value, current: Option<Vec<Value>>, conditions: O
 }
 
 /// The annotation has the fields' Go names; an empty one counts as none.
-fn convert_behavior(internal: &Value) -> Option<Value> {
+pub(super) fn convert_behavior(internal: &Value) -> Option<Value> {
     let (up, down) = (member(internal, "scaleUp"), member(internal, "scaleDown"));
     if up.is_null() && down.is_null() {
         return None;

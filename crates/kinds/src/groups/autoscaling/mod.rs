@@ -2,6 +2,7 @@
 //!
 //! Version 2 is the one that is stored. Preparing and validating see the stored form, whatever version was sent.
 
+mod beta;
 mod from_v1;
 mod metric;
 mod to_v1;
@@ -20,6 +21,18 @@ pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
             from_stored: to_v1::convert,
             ..stored
         },
+        ("v2beta1", "HorizontalPodAutoscaler") => Behaviour {
+            default: beta::default_v2beta1,
+            to_stored: beta::from_v2beta1,
+            from_stored: beta::to_v2beta1,
+            ..stored
+        },
+        ("v2beta2", "HorizontalPodAutoscaler") => Behaviour {
+            default: default_fields,
+            to_stored: beta::from_v2beta2,
+            from_stored: beta::to_v2beta2,
+            ..stored
+        },
         ("v2", "HorizontalPodAutoscaler") => Behaviour { default: default_v2, ..stored },
         ("v1", "Scale") => Behaviour { validate: validate::validate_scale, ..Behaviour::NONE },
         _ => Behaviour::NONE,
@@ -31,14 +44,11 @@ const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
-const ANNOTATIONS: [&str; 6] = [
-    METRICS,
-    CURRENT_METRICS,
-    CONDITIONS,
-    BEHAVIOR,
-    "autoscaling.alpha.kubernetes.io/scale-down-tolerance",
-    "autoscaling.alpha.kubernetes.io/scale-up-tolerance",
-];
+/// Where v2beta2 keeps the tolerance of each direction.
+const SCALE_DOWN_TOLERANCE: &str = "autoscaling.alpha.kubernetes.io/scale-down-tolerance";
+const SCALE_UP_TOLERANCE: &str = "autoscaling.alpha.kubernetes.io/scale-up-tolerance";
+const ANNOTATIONS: [&str; 6] =
+    [METRICS, CURRENT_METRICS, CONDITIONS, BEHAVIOR, SCALE_DOWN_TOLERANCE, SCALE_UP_TOLERANCE];
 
 fn default_v1(autoscaler: &mut Value) {
     autoscaler.entry("spec").set_default("minReplicas", 1);
@@ -46,6 +56,11 @@ fn default_v1(autoscaler: &mut Value) {
 
 fn default_v2(autoscaler: &mut Value) {
     drop_annotations(autoscaler);
+    default_fields(autoscaler);
+}
+
+/// The defaults that v2beta2 has as well.
+fn default_fields(autoscaler: &mut Value) {
     let spec = autoscaler.entry("spec");
     spec.set_default("minReplicas", 1);
     if spec["metrics"].is_empty() {

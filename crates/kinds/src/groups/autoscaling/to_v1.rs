@@ -31,7 +31,7 @@ fn annotations(spec: &Value, status: &Value) -> Vec<(&'static str, Value)> {
 }
 
 /// Kubernetes: this annotation has the fields' Go names, because the internal type has no others.
-fn internal_behavior(behavior: &Value) -> Value {
+pub(super) fn internal_behavior(behavior: &Value) -> Value {
     let mut internal = Value::object();
     internal.set("ScaleUp", internal_rules(&behavior["scaleUp"]));
     internal.set("ScaleDown", internal_rules(&behavior["scaleDown"]));

@@ -340,6 +340,40 @@ fn a_workload_without_a_selector_is_refused_from_v1beta2_on() {
 }
 
 #[test]
+fn an_autoscaler_keeps_what_its_version_has_no_field_for_in_annotations() {
+    let v2beta1 = "autoscaling/v2beta1 HorizontalPodAutoscaler";
+    let target =
+        r#""scaleTargetRef":{"kind":"Deployment","name":"a","apiVersion":"apps/v1"},"maxReplicas":3"#;
+    check(
+        v2beta1,
+        &format!(r#"{{"spec":{{{target}}}}}"#),
+        expect![[r#"
+        {"metadata":{},"spec":{"scaleTargetRef":{"kind":"Deployment","name":"a","apiVersion":"apps/v1"},"minReplicas":1,"maxReplicas":3,"metrics":[{"type":"Resource","resource":{"name":"cpu","targetAverageUtilization":80}}]},"status":{"currentReplicas":0,"desiredReplicas":0,"currentMetrics":null,"conditions":null}}
+    "#]],
+    );
+    let metrics = r#""metrics":[{"type":"External","external":{"metricName":"q","targetValue":"3"}},
+        {"type":"Pods","pods":{"metricName":"p","targetAverageValue":"10"}}]"#;
+    check(
+        v2beta1,
+        &format!(r#"{{"spec":{{{target},{metrics}}}}}"#),
+        expect![[r#"
+        {"metadata":{},"spec":{"scaleTargetRef":{"kind":"Deployment","name":"a","apiVersion":"apps/v1"},"minReplicas":1,"maxReplicas":3,"metrics":[{"type":"External","external":{"metricName":"q","targetValue":"3"}},{"type":"Pods","pods":{"metricName":"p","targetAverageValue":"10"}}]},"status":{"currentReplicas":0,"desiredReplicas":0,"currentMetrics":null,"conditions":null}}
+    "#]],
+    );
+    let v2beta2 = "autoscaling/v2beta2 HorizontalPodAutoscaler";
+    let tolerant = format!(
+        r#"{{"metadata":{{"annotations":{{"autoscaling.alpha.kubernetes.io/scale-up-tolerance":"100m"}}}},"spec":{{{target},"behavior":{{}}}}}}"#
+    );
+    check(
+        v2beta2,
+        &tolerant,
+        expect![[r#"
+        {"metadata":{"annotations":{"autoscaling.alpha.kubernetes.io/scale-up-tolerance":"100m"}},"spec":{"scaleTargetRef":{"kind":"Deployment","name":"a","apiVersion":"apps/v1"},"minReplicas":1,"maxReplicas":3,"metrics":[{"type":"Resource","resource":{"name":"cpu","target":{"type":"Utilization","averageUtilization":80}}}],"behavior":{"scaleUp":{"stabilizationWindowSeconds":0,"selectPolicy":"Max","policies":[{"type":"Pods","value":4,"periodSeconds":15},{"type":"Percent","value":100,"periodSeconds":15}]},"scaleDown":{"selectPolicy":"Max","policies":[{"type":"Percent","value":100,"periodSeconds":15}]}}},"status":{"currentReplicas":0,"desiredReplicas":0,"currentMetrics":null,"conditions":null}}
+    "#]],
+    );
+}
+
+#[test]
 fn a_slice_has_the_zone_and_the_node_in_its_topology() {
     let slice = r#"{"addressType":"IPv4","endpoints":[
         {"addresses":["10.0.0.1"],"nodeName":"n","topology":{"topology.kubernetes.io/zone":"z","rack":"7"}},
