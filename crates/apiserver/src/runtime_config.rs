@@ -9,46 +9,26 @@ use std::sync::Arc;
 use mizzen_kinds as kinds;
 use mizzen_object::Kind;
 
-/// Versions that v1.36 has besides those of our catalog. Most are off there unless asked for.
+/// Versions that v1.36 has besides those of our catalogs. Most are off there unless asked for.
 const NOT_SERVED: &[&str] = &[
     "admission.k8s.io/v1beta1",
     "admissionregistration.k8s.io/v1alpha1",
-    "admissionregistration.k8s.io/v1beta1",
-    "apps/v1beta1",
-    "apps/v1beta2",
     "authentication.k8s.io/v1alpha1",
-    "authentication.k8s.io/v1beta1",
-    "authorization.k8s.io/v1beta1",
-    "batch/v1beta1",
     "certificates.k8s.io/v1alpha1",
-    "certificates.k8s.io/v1beta1",
     "coordination.k8s.io/v1alpha2",
-    "coordination.k8s.io/v1beta1",
-    "discovery.k8s.io/v1beta1",
-    "events.k8s.io/v1beta1",
-    "extensions/v1beta1",
-    "flowcontrol.apiserver.k8s.io/v1beta1",
-    "flowcontrol.apiserver.k8s.io/v1beta2",
-    "flowcontrol.apiserver.k8s.io/v1beta3",
     "imagepolicy.k8s.io/v1alpha1",
     "internal.apiserver.k8s.io/v1alpha1",
-    "networking.k8s.io/v1beta1",
     "node.k8s.io/v1alpha1",
-    "node.k8s.io/v1beta1",
-    "policy/v1beta1",
     "rbac.authorization.k8s.io/v1alpha1",
-    "rbac.authorization.k8s.io/v1beta1",
     "resource.k8s.io/v1alpha3",
     "resource.k8s.io/v1beta1",
     "resource.k8s.io/v1beta2",
     "scheduling.k8s.io/v1alpha2",
-    "scheduling.k8s.io/v1beta1",
     "storage.k8s.io/v1alpha1",
-    "storage.k8s.io/v1beta1",
     "storagemigration.k8s.io/v1beta1",
 ];
 
-/// Those of them that v1.36 serves when they are enabled: `api/beta=true` and `api/alpha=true` ask for these.
+/// Versions that v1.36 serves, in whole, when they are enabled, and we do not: `api/beta=true` and `api/alpha=true` ask for these.
 const CAN_BE_ENABLED: &[&str] = &[
     "admissionregistration.k8s.io/v1alpha1",
     "admissionregistration.k8s.io/v1beta1",
@@ -209,24 +189,33 @@ impl ApiSetting {
             }
             Scope::Version { group, version, .. } if !version_is_served => {
                 let name = format!("{group}/{version}");
-                let has_group = kinds.iter().any(|kind| kind.gvk.group == *group)
+                let is_legacy = is_legacy(group, version);
+                let has_group = is_legacy
+                    || kinds.iter().any(|kind| kind.gvk.group == *group)
                     || NOT_SERVED.iter().any(|name| {
                         name.strip_prefix(group.as_str()).is_some_and(|rest| rest.starts_with('/'))
                     });
-                let has_version = NOT_SERVED.contains(&name.as_str())
-                    || kinds.iter().any(|kind| kind.gvk.group == *group && kind.gvk.version == *version);
+                let is_served =
+                    kinds.iter().any(|kind| kind.gvk.group == *group && kind.gvk.version == *version);
+                let has_version = is_legacy || is_served || NOT_SERVED.contains(&name.as_str());
                 match (has_group, has_version, self.enabled) {
                     (false, ..) => Err(format!("unknown api groups {name}")),
                     (_, false, _) => Err(format!("group version {name} that has not been registered")),
                     (.., false) => Ok(()),
-                    (.., true) => Err(format!(
-                        "{self} asks for a version or resource that is not available; some removed versions are served with --legacy-apis"
+                    _ if is_legacy && !is_served => Err(format!(
+                        "{self} asks for a version that Kubernetes has removed; start the server with --legacy-apis to serve it"
                     )),
+                    (.., true) => Err(format!("{self} asks for a version or resource that is not available")),
                 }
             }
             _ => Ok(()),
         }
     }
+}
+
+/// Whether `--legacy-apis` serves a version.
+pub(crate) fn is_legacy(group: &str, version: &str) -> bool {
+    kinds::legacy_kinds().iter().any(|kind| kind.group == group && kind.version == version)
 }
 
 /// Removes the verbs of the kinds that `settings` disable, so that they are not served.

@@ -1,5 +1,5 @@
-//! Versions that objects may say they are of although nobody serves them: they were once, or are not yet.
-//! A client that sends one is told so, instead of that the kind does not exist.
+//! Versions that objects may say they are of although the server does not serve them: they were served once, or are
+//! not yet. A client that sends one is told so, instead of that the kind does not exist.
 
 use std::sync::LazyLock;
 
@@ -38,7 +38,7 @@ fn kinds_of(text: &'static str) -> Vec<LegacyKind> {
     kinds
 }
 
-/// Group, version and kinds.
+/// Group, version and kinds that v1.36 knows besides those of our catalogs.
 const UNSERVED: &[(&str, &str, &[&str])] = &[
     (
         "admissionregistration.k8s.io",
@@ -56,57 +56,24 @@ const UNSERVED: &[(&str, &str, &[&str])] = &[
         &[
             "MutatingAdmissionPolicy",
             "MutatingAdmissionPolicyBinding",
-            "MutatingWebhookConfiguration",
             "ValidatingAdmissionPolicy",
             "ValidatingAdmissionPolicyBinding",
-            "ValidatingWebhookConfiguration",
         ],
     ),
     ("internal.apiserver.k8s.io", "v1alpha1", &["StorageVersion"]),
-    ("apiextensions.k8s.io", "v1beta1", &["ConversionReview", "CustomResourceDefinition"]),
-    ("apps", "v1beta1", &["ControllerRevision", "Deployment", "DeploymentRollback", "Scale", "StatefulSet"]),
-    (
-        "apps",
-        "v1beta2",
-        &["ControllerRevision", "DaemonSet", "Deployment", "ReplicaSet", "Scale", "StatefulSet"],
-    ),
+    ("apiextensions.k8s.io", "v1beta1", &["ConversionReview"]),
+    ("apps", "v1beta1", &["DeploymentRollback", "Scale"]),
+    ("apps", "v1beta2", &["Scale"]),
     ("authentication.k8s.io", "v1alpha1", &["SelfSubjectReview"]),
-    ("authentication.k8s.io", "v1beta1", &["SelfSubjectReview", "TokenReview"]),
-    (
-        "authorization.k8s.io",
-        "v1beta1",
-        &[
-            "LocalSubjectAccessReview",
-            "SelfSubjectAccessReview",
-            "SelfSubjectRulesReview",
-            "SubjectAccessReview",
-        ],
-    ),
-    ("batch", "v1beta1", &["CronJob"]),
     ("certificates.k8s.io", "v1alpha1", &["ClusterTrustBundle"]),
-    (
-        "certificates.k8s.io",
-        "v1beta1",
-        &["CertificateSigningRequest", "ClusterTrustBundle", "PodCertificateRequest"],
-    ),
+    ("certificates.k8s.io", "v1beta1", &["ClusterTrustBundle", "PodCertificateRequest"]),
     ("coordination.k8s.io", "v1alpha2", &["LeaseCandidate"]),
-    ("coordination.k8s.io", "v1beta1", &["Lease", "LeaseCandidate"]),
-    ("discovery.k8s.io", "v1beta1", &["EndpointSlice"]),
-    ("events.k8s.io", "v1beta1", &["Event"]),
-    (
-        "extensions",
-        "v1beta1",
-        &["DaemonSet", "Deployment", "DeploymentRollback", "Ingress", "NetworkPolicy", "ReplicaSet", "Scale"],
-    ),
-    ("flowcontrol.apiserver.k8s.io", "v1beta1", &["FlowSchema", "PriorityLevelConfiguration"]),
-    ("flowcontrol.apiserver.k8s.io", "v1beta2", &["FlowSchema", "PriorityLevelConfiguration"]),
-    ("flowcontrol.apiserver.k8s.io", "v1beta3", &["FlowSchema", "PriorityLevelConfiguration"]),
-    ("networking.k8s.io", "v1beta1", &["IPAddress", "Ingress", "IngressClass", "ServiceCIDR"]),
+    ("coordination.k8s.io", "v1beta1", &["LeaseCandidate"]),
+    ("extensions", "v1beta1", &["DeploymentRollback", "Scale"]),
+    ("networking.k8s.io", "v1beta1", &["IPAddress", "ServiceCIDR"]),
     ("node.k8s.io", "v1alpha1", &["RuntimeClass"]),
-    ("node.k8s.io", "v1beta1", &["RuntimeClass"]),
-    ("policy", "v1beta1", &["Eviction", "PodDisruptionBudget"]),
+    ("policy", "v1beta1", &["Eviction"]),
     ("rbac.authorization.k8s.io", "v1alpha1", &["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"]),
-    ("rbac.authorization.k8s.io", "v1beta1", &["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"]),
     ("resource.k8s.io", "v1alpha3", &["DeviceTaintRule", "ResourcePoolStatusRequest"]),
     (
         "resource.k8s.io",
@@ -119,26 +86,18 @@ const UNSERVED: &[(&str, &str, &[&str])] = &[
         &["DeviceClass", "DeviceTaintRule", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"],
     ),
     ("scheduling.k8s.io", "v1alpha2", &["PodGroup", "Workload"]),
-    ("scheduling.k8s.io", "v1beta1", &["PriorityClass"]),
     ("storage.k8s.io", "v1alpha1", &["CSIStorageCapacity", "VolumeAttachment", "VolumeAttributesClass"]),
-    (
-        "storage.k8s.io",
-        "v1beta1",
-        &[
-            "CSIDriver",
-            "CSINode",
-            "CSIStorageCapacity",
-            "StorageClass",
-            "VolumeAttachment",
-            "VolumeAttributesClass",
-        ],
-    ),
     ("storagemigration.k8s.io", "v1beta1", &["StorageVersionMigration"]),
 ];
 
-/// Whether a kind is known in a version that is not served.
+/// Whether v1.36 knows a kind in a version that it does not serve.
 pub fn was_served(gvk: &GroupVersionKind) -> bool {
-    UNSERVED.iter().any(|(group, version, kinds)| {
-        gvk.group == *group && gvk.version == *version && kinds.contains(&gvk.kind.as_str())
-    })
+    let is_legacy = legacy_kinds()
+        .iter()
+        .any(|known| gvk.group == known.group && gvk.version == known.version && gvk.kind == known.kind);
+    // Kubernetes: v1.36 has forgotten the betas of autoscaling.
+    is_legacy && gvk.group != "autoscaling"
+        || UNSERVED.iter().any(|(group, version, kinds)| {
+            gvk.group == *group && gvk.version == *version && kinds.contains(&gvk.kind.as_str())
+        })
 }

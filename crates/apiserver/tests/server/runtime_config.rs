@@ -46,7 +46,9 @@ fn settings_that_describe_what_is_served_are_accepted() {
     ] {
         assert_eq!(check(text, false), Ok(()), "{text}");
     }
-    assert_eq!(check("batch/v1beta1=true", true), Ok(()));
+    for text in ["batch/v1beta1=true", "extensions/v1beta1=true", "apps/v1beta2/deployments=true"] {
+        assert_eq!(check(text, true), Ok(()), "{text}");
+    }
 }
 
 #[test]
@@ -63,7 +65,10 @@ fn settings_that_cannot_be_met_are_refused() {
         ("x.k8s.io/v1=true", "unknown api groups x.k8s.io/v1"),
         ("batch/v9=true", "group version batch/v9 that has not been registered"),
         ("api/all=false", "invalid runtime-config with only api/all=false"),
-        ("batch/v1beta1=true", "not available; some removed versions are served with --legacy-apis"),
+        ("batch/v1beta1=true", "start the server with --legacy-apis to serve it"),
+        ("extensions/v1beta1=true", "start the server with --legacy-apis to serve it"),
+        ("autoscaling/v2beta2=true", "start the server with --legacy-apis to serve it"),
+        ("resource.k8s.io/v1beta1=true", "asks for a version or resource that is not available"),
         ("api/beta=true", "admissionregistration.k8s.io/v1beta1"),
         ("api/alpha=true", "resource.k8s.io/v1alpha3"),
         ("/v1=false", "/v1=false is not supported: the server itself uses /v1/"),
