@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use mizzen_object::Status;
 use mizzen_object::seam::uuid;
 use tokio::time::{Instant, timeout_at};
@@ -23,7 +23,7 @@ use crate::receive::receive;
 use crate::recover::Recover;
 use crate::request::{Query, Request, RequestInfo, Target, is_readable};
 use crate::server::Inner;
-use crate::{access, pages, verbs};
+use crate::{access, legacy, pages, verbs};
 
 /// By which a request can be found again.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
@@ -103,6 +103,9 @@ async fn go(
     let mut answer = answer::compress(&request.headers, answer);
     mark(server, &request.headers, &mut answer);
     answer::warn(&mut answer, warning.as_slice());
+    if answer.status() == StatusCode::NOT_FOUND {
+        answer::warn(&mut answer, legacy::hint(server, &request).as_slice());
+    }
     request.turn.mark(&mut answer);
     server.metrics.end(&observed, answer.status().as_u16(), started.elapsed(), &answer);
     stranger.and_then(|stranger| answer.extensions_mut().insert(stranger));

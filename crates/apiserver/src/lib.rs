@@ -30,6 +30,7 @@ mod identity;
 mod in_process;
 mod intake;
 pub mod jose;
+mod legacy;
 pub mod listen;
 mod load;
 pub mod metrics;

@@ -4,13 +4,18 @@ use mizzen_object::Status;
 
 use super::Call;
 use crate::answer::{self, Answer};
-use crate::options;
+use crate::{definitions, legacy, options};
 
 pub(crate) async fn list(call: &Call<'_>) -> Result<Answer, Status> {
     let options = options::list_options(call.resource.kind(), &call.path.namespace, &call.request.query)?;
     let list = call.server.registry.read_list(call.resource, &options).await?;
     call.check_include()?;
     call.check_listed(true)?;
+    if definitions::defines(call.resource.kind())
+        && let Some(hint) = legacy::manifest_hint(call.server, call.request)
+    {
+        call.notes.warn(hint);
+    }
     let include = call.request.query.text("includeObject");
     let now = call.server.registry.now();
     let write = || answer::list(&call.server.types, call.resource, &list, call.accept, include, now);

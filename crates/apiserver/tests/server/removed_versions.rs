@@ -558,3 +558,58 @@ async fn reviews_of_v1beta1_are_answered_as_those_of_v1() {
     let who = rig.post(&format!("{authentication}/selfsubjectreviews"), myself).await.expect(201);
     assert_eq!(who.body.at("status.userInfo.username").str(), "admin");
 }
+
+const HINT: &str = "is not served; start the server with --legacy-apis to serve removed API versions\"";
+
+#[tokio::test]
+async fn a_client_that_looks_for_a_removed_version_gets_a_hint() {
+    let plain = Rig::new().await;
+    for kind in legacy_kinds() {
+        let version = format!("{}/{}", kind.group, kind.version);
+        let expected = [format!("299 - \"{version} {HINT}")];
+        assert_eq!(plain.get(&format!("/apis/{version}")).await.expect(404).warnings, expected);
+        let objects = format!("/apis/{version}/namespaces/default/things");
+        assert_eq!(plain.get(&objects).await.expect(404).warnings, expected);
+    }
+    let group = plain.get("/apis/extensions").await.expect(404);
+    assert_eq!(group.warnings, [format!("299 - \"extensions/v1beta1 {HINT}")]);
+    let legacy = legacy().await;
+    let none = legacy.get("/apis/extensions/v1beta1/namespaces/default/things").await.expect(404);
+    assert_eq!(none.warnings, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn ordinary_requests_get_no_hint() {
+    let plain = Rig::new().await;
+    let kubectl = [("user-agent", "kubectl/v1.36.4 (linux/amd64)")];
+    for path in [
+        "/api",
+        "/apis",
+        "/apis/apps",
+        "/apis/apps/v1",
+        "/apis/apps/v1/namespaces/default/deployments",
+        "/openapi/v3",
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?limit=500",
+    ] {
+        let reply = plain.call_as(User::master("admin"), &kubectl, "GET", path, "").await.expect(200);
+        assert_eq!(reply.warnings, Vec::<String>::new(), "{path}");
+    }
+    for path in ["/apis/nope", "/apis/apps/nope", "/apis/apps/v1/namespaces/default/deployments/none"] {
+        assert_eq!(plain.get(path).await.expect(404).warnings, Vec::<String>::new(), "{path}");
+    }
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    assert_eq!(plain.get(definitions).await.expect(200).warnings, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn kubectl_gets_a_hint_when_it_does_not_know_the_version_of_a_manifest() {
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    for (rig, hints) in [(Rig::new().await, 1), (legacy().await, 0)] {
+        for agent in ["kubectl/v1.36.4 (linux/amd64)", "Helm/3.18.0"] {
+            let admin = User::master("admin");
+            let reply =
+                rig.call_as(admin, &[("user-agent", agent)], "GET", definitions, "").await.expect(200);
+            assert_eq!(reply.warnings.len(), hints, "{agent}: {:?}", reply.warnings);
+        }
+    }
+}
