@@ -64,8 +64,8 @@ pub struct ServerArgs {
     /// mizzen.kubeconfig in this directory with --in-memory]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Serve versions that Kubernetes has removed, for old charts and tutorials: Ingress, CronJob,
-    /// PodDisruptionBudget, RBAC, CustomResourceDefinition, webhook configurations and APIService as v1beta1
+    /// Serve API versions that Kubernetes has removed, for old charts and tutorials: extensions/v1beta1, apps/v1beta1 and
+    /// v1beta2, autoscaling/v2beta1 and v2beta2, flowcontrol v1beta1 to v1beta3, and v1beta1 of the other groups
     #[arg(long)]
     pub legacy_apis: bool,
     /// Serve or do not serve built-in API versions: GROUP/VERSION or GROUP/VERSION/RESOURCE (/v1 for the core group), or
