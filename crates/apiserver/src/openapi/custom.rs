@@ -3,7 +3,7 @@
 use mizzen_object::{Kind, Map, Value, value};
 
 use super::Published;
-use super::definition::{Dialect, described, gvk_value, kind_value, sibling};
+use super::definition::{Dialect, described, in_order, kind_value, sibling};
 use super::names::META;
 use super::prose::Prose;
 
@@ -23,13 +23,20 @@ pub fn definition(dialect: Dialect, published: &Published, prose: &Prose) -> Val
     } else {
         add_properties(dialect, &mut schema, prose);
     }
-    let kind = &published.kind;
-    schema.set("x-kubernetes-group-version-kind", vec![gvk_value(&kind.gvk)]);
+    let gvk = &published.kind.gvk;
+    add_extensions(&mut schema, &published.kind, &gvk.kind);
+    visit(&mut schema, &mut |schema| in_order(schema.make_map()));
+    schema
+}
+
+/// Says of a schema which kind it is, and by which fields it is selected.
+fn add_extensions(schema: &mut Value, kind: &Kind, name: &str) {
+    let gvk = &kind.gvk;
+    schema.set("x-kubernetes-group-version-kind", vec![kind_value(&gvk.group, &gvk.version, name)]);
     if !kind.selectable.is_empty() {
         let fields = kind.selectable.iter().map(|path| value!({"fieldPath": (path.trim_start_matches('.'))}));
         schema.set("x-kubernetes-selectable-fields", fields.collect::<Vec<_>>());
     }
-    schema
 }
 
 /// The definition of a list of a custom kind's objects.
@@ -53,8 +60,7 @@ pub fn list(dialect: Dialect, name: &str, kind: &Kind, prose: &Prose) -> Value {
             "metadata": metadata,
         },
     });
-    let gvk = kind_value(&kind.gvk.group, &kind.gvk.version, list_kind);
-    list.set("x-kubernetes-group-version-kind", vec![gvk]);
+    add_extensions(&mut list, kind, list_kind);
     list
 }
 
@@ -72,24 +78,41 @@ fn visit(schema: &mut Value, change: &mut impl FnMut(&mut Value)) {
 }
 
 fn complete(dialect: Dialect, schema: &mut Value, prose: &Prose) {
-    match dialect {
-        Dialect::V2 => simplify(schema),
-        Dialect::V3 if schema["x-kubernetes-embedded-resource"].bool() => {
-            add_properties(dialect, schema, prose);
-            let required = schema.entry("required").make_list();
-            for name in ["kind", "apiVersion"] {
-                if !required.iter().any(|known| known.str() == name) {
-                    required.push(name.into());
-                }
+    if dialect == Dialect::V2 {
+        simplify(schema);
+    } else if schema["x-kubernetes-int-or-string"].bool() {
+        unfold(schema);
+    }
+    // Kubernetes: clients of v2 refuse unknown fields where they know any.
+    let open = dialect == Dialect::V2 && schema["x-kubernetes-preserve-unknown-fields"].bool();
+    if schema["x-kubernetes-embedded-resource"].bool() && !open {
+        add_properties(dialect, schema, prose);
+        let required = schema.entry("required").make_list();
+        for name in ["kind", "apiVersion"] {
+            if !required.iter().any(|known| known.str() == name) {
+                required.push(name.into());
             }
         }
-        Dialect::V3 => {}
+    }
+}
+
+/// Says in plain OpenAPI what `x-kubernetes-int-or-string` means, unless the author did
+/// (apiextensions-apiserver/pkg/apiserver/schema/unfold.go).
+fn unfold(schema: &mut Value) {
+    let either = value!([{"type": "integer"}, {"type": "string"}]);
+    let unfolded = value!({"anyOf": (either.clone())});
+    if schema["anyOf"] == either || schema["allOf"][0] == unfolded {
+        return;
+    }
+    if schema["anyOf"].is_null() {
+        schema.set("anyOf", either);
+    } else {
+        schema.entry("allOf").make_list().insert(0, unfolded);
     }
 }
 
 /// Takes out what OpenAPI v2, or the clients that read it, do not know.
 fn simplify(schema: &mut Value) {
-    require_only_typed(schema);
     for key in ["default", "allOf", "oneOf", "anyOf", "not"] {
         schema.remove(key);
     }
@@ -107,11 +130,15 @@ fn simplify(schema: &mut Value) {
     if nullable || untyped {
         schema.remove("type");
     }
+    require_only_typed(schema);
 }
 
-/// A field that may be null loses its type, so it cannot be asked for.
+/// A field that may be null loses its type, so it cannot be required.
 fn require_only_typed(schema: &mut Value) {
     let Some(Value::List(required)) = schema.remove("required") else { return };
+    if schema["additionalProperties"]["nullable"].bool() {
+        return;
+    }
     let typed = |name: &Value| !schema["properties"][name.str()]["nullable"].bool();
     let required: Vec<Value> = required.into_iter().filter(typed).collect();
     if !required.is_empty() {

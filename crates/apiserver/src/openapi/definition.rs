@@ -3,15 +3,15 @@
 //! Only definitions that something refers to are written: [`Definitions::reachable`] follows references from
 //! the operations on.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use mizzen_object::schema::{Field, Merge, Patch, Presence, Shape, Struct, Type};
+use mizzen_object::schema::{Field, Merge, Patch, Presence, Shape, Struct, Type, Union};
 use mizzen_object::{GroupVersionKind, Kind, Map, Str, Value, value};
 
 use super::names::{self, META};
 use super::prose::Prose;
-use super::{Context, Published, custom, enums, opaque};
+use super::{Context, Published, custom, enums, opaque, registered};
 
 /// How a schema is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,8 +49,52 @@ impl Dialect {
             schema.into_iter().for_each(|(key, value)| drop(dressed.insert(key, value)));
         }
         additions.into_iter().for_each(|(key, value)| drop(dressed.insert(key, value)));
+        in_order(&mut dressed);
         Value::Map(dressed)
     }
+}
+
+/// The members of a schema in upstream's order (kube-openapi/pkg/validation/spec/schema.go); extensions come last.
+const MEMBERS: &[&str] = &[
+    "description",
+    "type",
+    "nullable",
+    "format",
+    "title",
+    "default",
+    "maximum",
+    "exclusiveMaximum",
+    "minimum",
+    "exclusiveMinimum",
+    "maxLength",
+    "minLength",
+    "pattern",
+    "maxItems",
+    "minItems",
+    "uniqueItems",
+    "multipleOf",
+    "enum",
+    "maxProperties",
+    "minProperties",
+    "required",
+    "items",
+    "allOf",
+    "oneOf",
+    "anyOf",
+    "not",
+    "properties",
+    "additionalProperties",
+    "$ref",
+    "externalDocs",
+    "example",
+];
+
+/// Puts the members of a schema in order.
+pub fn in_order(schema: &mut Map) {
+    let rank = |name: &str| MEMBERS.iter().position(|known| *known == name).unwrap_or(MEMBERS.len());
+    let mut members: Vec<(Str, Value)> = std::mem::take(schema).into_iter().collect();
+    members.sort_by(|(one, _), (other, _)| rank(one).cmp(&rank(other)).then_with(|| one.cmp(other)));
+    *schema = members.into_iter().collect();
 }
 
 /// Everything that can be referred to.
@@ -58,6 +102,7 @@ pub struct Definitions<'a> {
     dialect: Dialect,
     named: &'a Named,
     known: HashMap<String, Definition<'a>>,
+    /// The group versions of the document's built-in kinds.
     versions: Vec<(Str, Str)>,
     prose: Prose,
 }
@@ -108,7 +153,7 @@ impl<'a> Definitions<'a> {
         let kind = &published.kind;
         let name = definition_of(published);
         let version = (kind.gvk.group.clone(), kind.gvk.version.clone());
-        if !self.versions.contains(&version) {
+        if published.schema.is_none() && !self.versions.contains(&version) {
             self.versions.push(version);
         }
         if let Some(list_kind) = &kind.list_kind {
@@ -175,30 +220,38 @@ impl<'a> Definitions<'a> {
         if !properties.is_empty() {
             schema.set("properties", Map::from_iter(properties));
         }
-        if ty.atomic {
-            schema.set("x-kubernetes-map-type", "atomic");
-        }
         let kinds = self.kinds_of(ty, is_kind);
         if !kinds.is_empty() {
             schema.set("x-kubernetes-group-version-kind", kinds);
+        }
+        if ty.atomic {
+            schema.set("x-kubernetes-map-type", "atomic");
+        }
+        if let Some(union) = ty.union() {
+            schema.set("x-kubernetes-unions", vec![union_value(union)]);
         }
         self.dialect.dress(schema, self.prose.definition(name), Map::default())
     }
 
     /// As which kinds a type may appear.
     ///
-    /// Kubernetes: two types of meta are registered in every group version (metav1.AddToGroupVersion).
+    /// Kubernetes: two types of meta are registered in every group version (metav1.AddToGroupVersion). A document of one
+    /// built-in group version names that one, the others all that the scheme has of which they are written.
     fn kinds_of(&self, ty: &Struct, is_kind: bool) -> Vec<Value> {
         let everywhere = ty.home == "meta/v1" && matches!(ty.name.as_str(), "DeleteOptions" | "WatchEvent");
-        let home = names::group_version(&ty.home);
-        let mut homes = Vec::new();
+        let (group, version) = names::group_version(&ty.home);
+        let mut homes: BTreeSet<(&str, &str)> = BTreeSet::new();
         if is_kind || everywhere {
-            homes.push(&home);
+            homes.insert((&group, &version));
         }
         if everywhere {
-            homes.extend(self.versions.iter().filter(|version| **version != home));
+            homes.extend(self.versions.iter().map(|(group, version)| (group.as_str(), version.as_str())));
+            match self.dialect {
+                Dialect::V2 => homes.extend(registered::server()),
+                Dialect::V3 if self.versions.is_empty() => homes.extend(registered::client()),
+                Dialect::V3 => {}
+            }
         }
-        homes.sort();
         homes.into_iter().map(|(group, version)| kind_value(group, version, &ty.name)).collect()
     }
 
@@ -307,9 +360,20 @@ pub fn kind_value(group: &str, version: &str, kind: &str) -> Value {
     value!({"group": group, "kind": kind, "version": version})
 }
 
-/// The kind of an operation.
+/// The kind of an operation of v3. Kubernetes: a struct in Go, where [`kind_value`] is a map, hence the other order.
 pub fn gvk_value(gvk: &GroupVersionKind) -> Value {
-    kind_value(&gvk.group, &gvk.version, &gvk.kind)
+    value!({"group": (gvk.group.clone()), "version": (gvk.version.clone()), "kind": (gvk.kind.clone())})
+}
+
+/// A union as extensions describe it: each member by the value of the discriminator that selects it.
+fn union_value(union: &Union) -> Value {
+    let mut described = Value::object();
+    if let Some(discriminator) = &union.discriminator {
+        described.set("discriminator", discriminator.clone());
+    }
+    let members = union.members.iter().map(|member| (member.clone(), Value::from(names::capital(member))));
+    described.set("fields-to-discriminateBy", members.collect::<Map>());
+    described
 }
 
 /// Adds the definitions that a schema, or anything with schemas in it, refers to.
@@ -380,6 +444,7 @@ fn patch(patch: &Patch, additions: &mut Map) {
         (true, true) => "merge,retainKeys",
         (true, false) => "merge",
         (false, true) => "retainKeys",
+        (false, false) if patch.replace => "replace",
         (false, false) => return,
     };
     additions.insert("x-kubernetes-patch-strategy", strategy);

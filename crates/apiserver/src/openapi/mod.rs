@@ -2,7 +2,7 @@
 //!
 //! A v3 document describes one group version. It is written when somebody first asks for it and then kept;
 //! its prose comes from the `k8s-openapi` crate at that moment (`prose`). The v2 document describes everything
-//! at once, as JSON or protobuf. Both are made of the same parts: `operation` and `resource` say what can be
+//! at once. Each is served as JSON or protobuf. Both are made of the same parts: `operation` and `resource` say what can be
 //! asked, `definition` what its types look like, and `v2` and `v3` put that into their dialects.
 //!
 //! Invariant: a document's hash is known without its prose, so that the index costs no prose; it changes
@@ -18,9 +18,11 @@ mod enums;
 mod names;
 mod opaque;
 mod prose;
+mod registered;
 
 mod hash;
 mod proto;
+mod proto3;
 mod v2;
 mod v3;
 
@@ -109,6 +111,7 @@ struct Page {
     pending: Option<Pending>,
     hash: OnceLock<String>,
     document: OnceLock<Arc<Document>>,
+    proto: OnceLock<Arc<Document>>,
 }
 
 /// What a document describes besides kinds.
@@ -221,9 +224,19 @@ impl OpenApi {
         json::to_string(&value!({"paths": paths})).into()
     }
 
+    /// Whether there is a document at `/openapi/v3/{path}`.
+    pub fn has_v3(&self, path: &str) -> bool {
+        self.pages.contains_key(path)
+    }
+
     /// `/openapi/v3/{path}`: one document. Takes its time at first; ask where blocking is allowed.
     pub fn v3(&self, path: &str) -> Option<Arc<Document>> {
         Some(self.pages.get(path)?.document(&self.context))
+    }
+
+    /// The same as protobuf: gnostic's `openapi.v3.Document`.
+    pub fn v3_proto(&self, path: &str) -> Option<Arc<Document>> {
+        Some(self.pages.get(path)?.proto(&self.context))
     }
 
     /// `/openapi/v2` as JSON.
@@ -247,7 +260,14 @@ impl OpenApi {
 
 impl Page {
     fn new(subject: Subject, kinds: Vec<Published>) -> Page {
-        Page { subject, kinds, pending: None, hash: OnceLock::new(), document: OnceLock::new() }
+        Page {
+            subject,
+            kinds,
+            pending: None,
+            hash: OnceLock::new(),
+            document: OnceLock::new(),
+            proto: OnceLock::new(),
+        }
     }
 
     fn seed(&self) -> Option<&String> {
@@ -282,6 +302,16 @@ impl Page {
             Document { bytes, hash: self.hash(context).into() }
         };
         self.document.get_or_init(|| Arc::new(write())).clone()
+    }
+
+    /// Kubernetes: both forms have the same hash (kube-openapi/pkg/handler3/handler.go).
+    fn proto(self: &Arc<Page>, context: &Context) -> Arc<Document> {
+        let write = || {
+            let document = self.document(context);
+            let value = json::parse(&document.bytes).expect("a document is JSON");
+            Document { bytes: proto3::document(&value).into(), hash: document.hash.clone() }
+        };
+        self.proto.get_or_init(|| Arc::new(write())).clone()
     }
 }
 

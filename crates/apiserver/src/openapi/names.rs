@@ -43,17 +43,36 @@ pub fn group_version(home: &str) -> (Str, Str) {
     (if matches!(group, "core" | "meta") { "" } else { group }.into(), version.into())
 }
 
+/// A text as part of an operation's name: what is no letter or digit is left out and the next letter is a capital.
+///
+/// Kubernetes: ToValidOperationID of apiserver/pkg/endpoints/openapi/openapi.go.
+pub fn operation_word(text: &str, mut capitalize: bool) -> String {
+    let mut word = String::with_capacity(text.len());
+    for (at, letter) in text.char_indices() {
+        let valid = letter.is_alphabetic() || letter == '_' || at != 0 && letter.is_numeric();
+        match valid && std::mem::take(&mut capitalize) {
+            true => word.extend(letter.to_uppercase()),
+            false if valid => word.push(letter),
+            false => capitalize = true,
+        }
+    }
+    word
+}
+
+/// A group without what all of Kubernetes' own end with.
+fn short_group(group: &str) -> &str {
+    if group.is_empty() { "core" } else { group.strip_suffix(".k8s.io").unwrap_or(group) }
+}
+
 /// A group as part of an operation's name: `Core`, `RbacAuthorization`, `StableExampleCom`.
 pub fn group_words(group: &str) -> String {
-    let group = if group.is_empty() { "core" } else { group.strip_suffix(".k8s.io").unwrap_or(group) };
-    group.split(['.', '-']).map(capital).collect()
+    operation_word(short_group(group), true)
 }
 
 /// The tag of a group's operations: `core_v1`, `rbacAuthorization_v1`, `apps`.
 pub fn tag(group: &str, version: Option<&str>) -> String {
-    let words = group_words(group);
-    let group = words[..1].to_lowercase() + &words[1..];
-    version.map_or(group.clone(), |version| format!("{group}_{version}"))
+    let group = operation_word(short_group(group), false);
+    version.map_or(group.clone(), |version| format!("{group}_{}", operation_word(version, false)))
 }
 
 /// `status` as `Status`.

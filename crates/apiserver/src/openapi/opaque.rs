@@ -3,7 +3,7 @@
 use mizzen_object::schema::{Alternative, Shape, Type};
 use mizzen_object::{Map, Value, value};
 
-use super::definition::Dialect;
+use super::definition::{Dialect, described};
 use super::names::{EXTENSIONS, META, definition};
 
 /// The definition of a type that is more than its fields, or has none.
@@ -61,7 +61,7 @@ fn version_info(dialect: Dialect) -> Value {
     let optional = ["emulationMajor", "emulationMinor", "minCompatibilityMajor", "minCompatibilityMinor"];
     let mut properties = Map::default();
     for name in required.iter().chain(&optional) {
-        let mut property = value!({"type": "string"});
+        let mut property = described("string", version_part(name));
         if dialect == Dialect::V3 && required.contains(name) {
             property.set("default", "");
         }
@@ -70,4 +70,21 @@ fn version_info(dialect: Dialect) -> Value {
     properties.sort();
     let required: Vec<Value> = required.iter().map(|name| Value::from(*name)).collect();
     value!({"type": "object", "required": required, "properties": properties})
+}
+
+/// What a part of the version means.
+fn version_part(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "major" => "Major version of the server.",
+        "minor" => "Minor version of the server.",
+        "emulationMajor" => "Major version of the release whose APIs and features are emulated.",
+        "emulationMinor" => "Minor version of the release whose APIs and features are emulated.",
+        "minCompatibilityMajor" => {
+            "Major version of the oldest release that the stored data is compatible with."
+        }
+        "minCompatibilityMinor" => {
+            "Minor version of the oldest release that the stored data is compatible with."
+        }
+        _ => return None,
+    })
 }

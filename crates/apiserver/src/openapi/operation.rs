@@ -2,7 +2,7 @@
 
 use mizzen_object::GroupVersionKind;
 
-use super::names::{self, META, capital};
+use super::names::{self, META};
 use super::parameter::Parameter;
 use super::resource::Resource;
 use super::{Context, Page, Subject};
@@ -120,7 +120,7 @@ fn root(page: &Page) -> Option<Path> {
             return None;
         }
         Subject::GroupVersion(group, version) => (
-            format!("get{}{}APIResources", group_id(group), capital(version)),
+            format!("get{}{}APIResources", group_id(group), names::operation_word(version, true)),
             names::tag(group, Some(version)),
             "get available resources",
             OBJECTS,

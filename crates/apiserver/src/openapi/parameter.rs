@@ -1,4 +1,4 @@
-//! What can be said along with a request, and what it means.
+//! The parameters of operations: names, places, types and descriptions.
 
 use mizzen_object::schema::{Shape, Struct};
 
@@ -33,9 +33,6 @@ pub const LIST: &[&str] = &[
 /// What a write takes.
 pub const WRITE: &[&str] = &["dryRun", "fieldManager", "fieldValidation"];
 
-/// What a patch takes.
-pub const PATCH: &[&str] = &["dryRun", "fieldManager", "fieldValidation", "force"];
-
 /// What a deletion takes.
 pub const DELETE: &[&str] = &[
     "dryRun",
@@ -66,99 +63,178 @@ pub fn query(names: &[&str]) -> impl Iterator<Item = Parameter> {
     })
 }
 
+/// What a patch takes. Kubernetes: here `fieldManager` is described apart, since server-side apply requires it.
+pub fn patch() -> impl Iterator<Item = Parameter> {
+    query(&["dryRun", "fieldManager", "fieldValidation", "force"]).map(|parameter| match &*parameter.name {
+        "fieldManager" => {
+            let description = format!("{} Required for apply patches.", parameter.description);
+            Parameter { description, ..parameter }
+        }
+        _ => parameter,
+    })
+}
+
 /// A parameter that is part of the path.
 pub fn path(name: &str, description: String) -> Parameter {
     Parameter { name: name.into(), place: "path", ty: "string", description }
 }
 
-/// The fields of an options type, which a query can set; those of types that it cannot are left out.
-pub fn options(ty: &Struct) -> impl Iterator<Item = Parameter> {
-    ty.fields().iter().filter(|field| field.tag != 0).filter_map(|field| {
+/// The fields of an options type that a query can set; fields of other types are left out.
+pub fn options(options: &Struct) -> impl Iterator<Item = Parameter> {
+    options.fields().iter().filter(|field| field.tag != 0).filter_map(|field| {
         let ty = match field.ty.item().unwrap_or(&field.ty).shape {
             Shape::Bool => "boolean",
             Shape::Int32 | Shape::Int64 => "integer",
             Shape::String => "string",
             _ => return None,
         };
-        let description = known(&field.name).1.into();
-        Some(Parameter { name: field.name.to_string(), place: "query", ty, description })
+        let description = option_description(&options.name, &field.name);
+        Some(Parameter { name: field.name.to_string(), place: "query", ty, description: description.into() })
     })
 }
 
+/// What a field of an options type means; the same name means different things to different subresources.
+fn option_description(options: &str, name: &str) -> &'static str {
+    match (options, name) {
+        ("NodeProxyOptions", "path") => "URL path of the request that is proxied to the node's kubelet.",
+        ("PodProxyOptions", "path") => "URL path of the request that is proxied to the pod.",
+        ("ServiceProxyOptions", "path") => {
+            "URL path of the request that is proxied to an endpoint of the service, without the service's own name."
+        }
+        ("PodAttachOptions", "container") => {
+            "Name of the container to attach to. May be omitted if the pod has one container."
+        }
+        ("PodExecOptions", "container") => {
+            "Name of the container to run the command in. May be omitted if the pod has one container."
+        }
+        ("PodLogOptions", "container") => {
+            "Name of the container whose log is returned. May be omitted if the pod has one container."
+        }
+        ("PodAttachOptions", "stderr") => {
+            "Redirect the standard error stream of the container. Defaults to true."
+        }
+        ("PodAttachOptions", "stdin") => {
+            "Redirect the standard input stream of the container. Defaults to false."
+        }
+        ("PodAttachOptions", "stdout") => {
+            "Redirect the standard output stream of the container. Defaults to true."
+        }
+        ("PodAttachOptions", "tty") => "Whether the container has a terminal. Defaults to false.",
+        ("PodExecOptions", "stderr") => "Redirect the standard error stream of the command.",
+        ("PodExecOptions", "stdin") => {
+            "Redirect the standard input stream of the command. Defaults to false."
+        }
+        ("PodExecOptions", "stdout") => "Redirect the standard output stream of the command.",
+        ("PodExecOptions", "tty") => "Allocate a terminal for the command. Defaults to false.",
+        _ => known(name).1,
+    }
+}
+
+/// The type of a parameter, and what it means.
 fn known(name: &str) -> (&'static str, &'static str) {
     match name {
-        "allowWatchBookmarks" => ("boolean", "Asks a watch for events of type BOOKMARK. Only for watches."),
-        "command" => ("string", "The command to run, an argument each time. No shell is involved."),
-        "container" => ("string", "The container; may be left out if the pod has only one."),
+        "allowWatchBookmarks" => (
+            "boolean",
+            "Allow a watch to send events of type BOOKMARK, at the server's discretion. Ignored for lists.",
+        ),
+        "command" => ("string", "The command to run, one argument per occurrence. No shell is involved."),
         "continue" => (
             "string",
-            "Continues a list where the last one stopped: the token that its answer had. The other parameters must \
-             be the same. A token that is too old is refused with 410 and a new, inconsistent one.",
+            "The continue token of the previous page of this list. All other parameters must be those of the first \
+             page. An expired token is rejected with 410 and a token that continues from the latest state.",
         ),
-        "dryRun" => ("string", "What not to do: `All` does everything but keep the result."),
+        "dryRun" => (
+            "string",
+            "Process the request without persisting the result. The only valid value is `All`: every stage of the \
+             request runs.",
+        ),
         "fieldManager" => (
             "string",
-            "Who makes the change, of at most 128 printable characters. An apply request must say it.",
+            "Name of the field manager that makes the change: at most 128 printable characters. Defaults to the part \
+             of the user agent before the first slash.",
         ),
-        "fieldSelector" => ("string", "Only objects whose fields match. Defaults to everything."),
+        "fieldSelector" => {
+            ("string", "Restrict the list to objects whose fields match. Defaults to all objects.")
+        }
         "fieldValidation" => (
             "string",
-            "What to do with unknown and repeated fields: `Ignore` drops them, `Warn` (the default) also says so in \
-             a warning, `Strict` refuses the request.",
+            "How unknown and duplicate fields of the body are handled: `Ignore` drops them, `Warn` (the default) \
+             also sends a warning for each, `Strict` rejects the request with all of them.",
         ),
-        "follow" => ("boolean", "Whether to go on with what is logged later."),
+        "follow" => ("boolean", "Stream the log as it is written. Defaults to false."),
         "force" => (
             "boolean",
-            "Takes over fields that others manage when they are applied with other values. Only for apply.",
+            "Take over conflicting fields from their field managers. Only for apply patches; must be unset for others.",
         ),
-        "gracePeriodSeconds" => ("integer", "How long the object may take to end, in seconds; 0 is at once."),
+        "gracePeriodSeconds" => (
+            "integer",
+            "Seconds until the object is deleted; 0 deletes it immediately. Defaults to the object's own grace period.",
+        ),
         "ignoreStoreReadErrorWithClusterBreakingPotential" => (
             "boolean",
-            "Deletes an object although it cannot be read from the store. What depends on it may be left behind.",
+            "Delete an object that cannot be read from the store. Its dependents may be left behind and the cluster \
+             may break.",
         ),
-        "insecureSkipTLSVerifyBackend" => {
-            ("boolean", "Whether to trust the node whatever certificate it shows.")
+        "insecureSkipTLSVerifyBackend" => (
+            "boolean",
+            "Do not verify the serving certificate of the kubelet. The log may then come from another peer.",
+        ),
+        "labelSelector" => {
+            ("string", "Restrict the list to objects whose labels match. Defaults to all objects.")
         }
-        "labelSelector" => ("string", "Only objects whose labels match. Defaults to everything."),
         "limit" => (
             "integer",
-            "At most so many objects; if there are more, the answer has a token for `continue`. All pieces together \
-             show one moment. Not for watches.",
+            "Maximum number of objects in the response. If there are more, `metadata.continue` of the response is the \
+             token for the next page; all pages show one consistent snapshot. Not supported for watches.",
         ),
-        "limitBytes" => ("integer", "At most so many bytes."),
-        "orphanDependents" => ("boolean", "Deprecated: use propagationPolicy. Whether dependents are kept."),
-        "path" => ("string", "The path to ask behind the proxy."),
-        "ports" => ("integer", "The ports to forward, one each time."),
-        "pretty" => ("string", "Whether to indent the answer."),
-        "previous" => ("boolean", "Whether to show what the container before this one logged."),
+        "limitBytes" => ("integer", "Maximum number of bytes of the log to return."),
+        "orphanDependents" => (
+            "boolean",
+            "Deprecated: use propagationPolicy. Whether dependents are orphaned. Cannot be set with propagationPolicy.",
+        ),
+        "path" => ("string", "URL path of the request that is proxied."),
+        "ports" => {
+            ("integer", "A port to forward; may be given several times. Required for WebSocket connections.")
+        }
+        "pretty" => (
+            "string",
+            "If `true`, the response is indented. Defaults to `false` unless the user agent is a browser, curl or Wget.",
+        ),
+        "previous" => ("boolean", "Return the log of the previous, terminated instance of the container."),
         "propagationPolicy" => (
             "string",
-            "What happens to dependents: `Orphan` keeps them, `Background` deletes them afterwards, `Foreground` \
-             before the object itself.",
+            "How dependents are garbage collected: `Orphan` keeps them, `Background` deletes them after the object, \
+             `Foreground` before it. Defaults to the policy of the kind. Cannot be set with orphanDependents.",
         ),
-        "resourceVersion" => {
-            ("string", "How new the answer must be; see resourceVersionMatch. Defaults to unset.")
-        }
+        "resourceVersion" => (
+            "string",
+            "Constraint on the resource version from which the request is served. Defaults to unset.",
+        ),
         "resourceVersionMatch" => (
             "string",
-            "How resourceVersion is meant: `Exact`, or `NotOlderThan` to allow anything newer. Defaults to unset.",
+            "How resourceVersion is applied to lists: `Exact` or `NotOlderThan`. Defaults to unset.",
         ),
         "sendInitialEvents" => (
             "boolean",
-            "Starts a watch with an event for each object that there is, and marks their end by a bookmark with the \
-             annotation `k8s.io/initial-events-end`. Needs resourceVersionMatch `NotOlderThan`.",
+            "Start a watch with an ADDED event for each object that exists, followed by a bookmark with the annotation \
+             `k8s.io/initial-events-end`. Requires resourceVersionMatch `NotOlderThan`; forbidden for lists.",
         ),
-        "shardSelector" => ("string", "Only objects whose hash is in the given ranges."),
-        "sinceSeconds" => ("integer", "Only what was logged in the last so many seconds."),
-        "stderr" => ("boolean", "Whether to read what it writes to its standard error."),
-        "stdin" => ("boolean", "Whether to write to its standard input."),
-        "stdout" => ("boolean", "Whether to read what it writes to its standard output."),
-        "stream" => ("string", "Which stream: `All`, `Stdout` or `Stderr`."),
-        "tailLines" => ("integer", "Only so many of the last lines."),
-        "timeoutSeconds" => ("integer", "When to end a list or a watch, in seconds."),
-        "timestamps" => ("boolean", "Whether to put the time before each line."),
-        "tty" => ("boolean", "Whether it is to have a terminal."),
-        "watch" => ("boolean", "Streams changes instead of answering a list."),
+        "shardSelector" => (
+            "string",
+            "Restrict the list to objects whose hash of the named field is in the given range. Defaults to all objects.",
+        ),
+        "sinceSeconds" => ("integer", "Return only what was logged in the last so many seconds."),
+        "stream" => {
+            ("string", "Which stream of the log to return: `All` (the default), `Stdout` or `Stderr`.")
+        }
+        "tailLines" => {
+            ("integer", "Number of lines from the end of the log to return. Defaults to all lines.")
+        }
+        "timeoutSeconds" => ("integer", "Seconds until the list or watch is ended, however active it is."),
+        "timestamps" => {
+            ("boolean", "Prefix each line of the log with its RFC 3339 timestamp. Defaults to false.")
+        }
+        "watch" => ("boolean", "Watch the described objects for changes instead of listing them."),
         _ => ("string", ""),
     }
 }

@@ -41,9 +41,17 @@ impl Prose {
 
     /// What a field of a type is.
     pub fn field(&self, definition: &str, field: &str) -> Option<&str> {
+        // The crate describes this field at its type, which has a parameter in its place.
+        if definition == WATCH_EVENT && field == "object" {
+            return Some(
+                "The object after the change or, if it was deleted, before it; a Status for an error.",
+            );
+        }
         self.0.get(&known(definition))?["properties"][field]["description"].as_str()
     }
 }
+
+const WATCH_EVENT: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent";
 
 /// The definition under which a type is described.
 fn known(definition: &str) -> String {

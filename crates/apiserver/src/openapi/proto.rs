@@ -1,4 +1,5 @@
-//! Swagger 2.0 as protobuf: gnostic's `openapi.v2.Document`, written from the same values as the JSON.
+//! Swagger 2.0 as protobuf: gnostic's `openapi.v2.Document`, written from the same values as the JSON. OpenAPI 3.0 has
+//! tables of its own (`proto3`).
 //!
 //! Each message is a table: the name of a member in JSON, its number, and how it is written. Members that
 //! start with `x-` go to the message's extensions, as YAML, of which JSON is a part.
@@ -6,15 +7,15 @@
 use mizzen_object::{Value, json};
 
 /// How the members of a JSON object become a message.
-struct Message {
-    fields: &'static [(&'static str, u32, Shape)],
+pub(super) struct Message {
+    pub fields: &'static [(&'static str, u32, Shape)],
     /// The number of the extensions, 0 if it has none.
-    extensions: u32,
+    pub extensions: u32,
 }
 
 /// How a member is written.
 #[derive(Clone, Copy)]
-enum Shape {
+pub(super) enum Shape {
     /// Text.
     Text,
     /// A truth value.
@@ -33,10 +34,14 @@ enum Shape {
     Named(u32, &'static Shape),
     /// A message with one field around it.
     In(u32, &'static Shape),
-    /// A schema, or a truth value.
-    SchemaOrBool,
+    /// A truth value as field 2 of a message, or anything else as its field 1.
+    OrBool(&'static Shape),
     /// A parameter, or a reference to one.
     ParameterOrReference,
+    /// A message as field 1, or a reference to one as field 2.
+    OrReference(&'static Message),
+    /// A number, a truth value or text, each by its own field of a message; anything else as an empty message.
+    Scalar,
 }
 
 use Shape::*;
@@ -63,14 +68,18 @@ static SCHEMA: Message = Message {
         ("minProperties", 18, Int),
         ("required", 19, Many(&Text)),
         ("enum", 20, Many(&Any)),
-        ("additionalProperties", 21, SchemaOrBool),
+        ("additionalProperties", 21, OrBool(&One(&SCHEMA))),
         ("type", 22, In(1, &Text)),
         ("items", 23, In(1, &One(&SCHEMA))),
         ("properties", 25, Named(1, &One(&SCHEMA))),
+        ("externalDocs", 29, One(&EXTERNAL_DOCS)),
         ("example", 30, Any),
     ],
     extensions: 31,
 };
+
+pub(super) static EXTERNAL_DOCS: Message =
+    Message { fields: &[("description", 1, Text), ("url", 2, Text)], extensions: 3 };
 
 static BODY: Message = Message {
     fields: &[("name", 2, Text), ("in", 3, Text), ("required", 4, Bool), ("schema", 5, One(&SCHEMA))],
@@ -188,10 +197,10 @@ pub fn parameter(value: &Value) -> Vec<u8> {
     out
 }
 
-fn message(table: &Message, value: &Value) -> Vec<u8> {
+pub(super) fn message(table: &Message, value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     for (name, number, shape) in table.fields {
-        if let Some(member) = value.get(name) {
+        if let Some(member) = value.get(name).filter(|member| !is_zero(*shape, member)) {
             field(&mut out, *number, *shape, member);
         }
     }
@@ -199,6 +208,17 @@ fn message(table: &Message, value: &Value) -> Vec<u8> {
         bytes(&mut out, table.extensions, &entry(name, &any(member)));
     }
     out
+}
+
+/// Whether a member is the zero value of its type, which protobuf leaves out.
+fn is_zero(shape: Shape, value: &Value) -> bool {
+    match shape {
+        Text => value.str().is_empty(),
+        Bool => !value.bool(),
+        Int => value.int() == 0,
+        Double => value.as_f64() == Some(0.0),
+        _ => false,
+    }
 }
 
 fn field(out: &mut Vec<u8>, number: u32, shape: Shape, value: &Value) {
@@ -215,10 +235,12 @@ fn field(out: &mut Vec<u8>, number: u32, shape: Shape, value: &Value) {
             let members = value.entries().map(|(name, member)| (name.to_string(), bare(*item, member)));
             bytes(out, number, &named(inner, members));
         }
-        SchemaOrBool => {
-            let (inner, item) = if value.as_bool().is_some() { (2, Bool) } else { (1, One(&SCHEMA)) };
+        OrBool(item) => {
+            let (inner, item) = if value.as_bool().is_some() { (2, Bool) } else { (1, *item) };
             bytes(out, number, &single(inner, item, value));
         }
+        OrReference(_) => bytes(out, number, &bare(shape, value)),
+        Scalar => bytes(out, number, &scalar(value)),
         ParameterOrReference => {
             let mut item = Vec::new();
             match value.get("$ref") {
@@ -242,7 +264,20 @@ fn bare(shape: Shape, value: &Value) -> Vec<u8> {
     match shape {
         One(table) => message(table, value),
         In(number, item) => single(number, *item, value),
+        OrReference(table) => match value.get("$ref") {
+            Some(_) => single(2, One(&REFERENCE), value),
+            None => single(1, One(table), value),
+        },
         _ => unreachable!("only messages have names"),
+    }
+}
+
+fn scalar(value: &Value) -> Vec<u8> {
+    match value {
+        Value::Bool(_) => single(2, Bool, value),
+        Value::String(_) => single(3, Text, value),
+        _ if value.as_f64().is_some() => single(1, Double, value),
+        _ => Vec::new(),
     }
 }
 

@@ -32,6 +32,9 @@ const PATCHES: &[&str] = &[
 const CUSTOM_PATCHES: &[&str] =
     &["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
 
+/// Methods in the order in which a path shows them.
+const METHODS: &[&str] = &["get", "put", "post", "delete", "options", "head", "patch"];
+
 const CREATED: &[&str] = &["200", "201"];
 const ACCEPTED: &[&str] = &["200", "202"];
 const CREATED_OR_ACCEPTED: &[&str] = &["200", "201", "202"];
@@ -61,7 +64,7 @@ impl<'a> Resource<'a> {
             context,
             definition: definition_of(published),
             base: format!("/{}", subject.path()),
-            words: format!("{}{}", names::group_words(&gvk.group), capital(&gvk.version)),
+            words: format!("{}{}", names::group_words(&gvk.group), names::operation_word(&gvk.version, true)),
             tag: names::tag(&gvk.group, Some(&gvk.version)),
             objects: if custom { CUSTOM_OBJECTS } else { OBJECTS },
             streams: if custom { CUSTOM_OBJECTS } else { STREAMS },
@@ -142,10 +145,7 @@ impl<'a> Resource<'a> {
     }
 
     fn everywhere(&self) -> Path {
-        let operations = Vec::from_iter(self.can("list").then(|| {
-            let id = format!("list{}{}ForAllNamespaces", self.words, self.published.kind.gvk.kind);
-            self.list(id)
-        }));
+        let operations = Vec::from_iter(self.can("list").then(|| self.list(self.id_everywhere("list", ""))));
         self.path("", &self.published.kind.plural, "", operations)
     }
 
@@ -165,7 +165,7 @@ impl<'a> Resource<'a> {
     }
 
     fn watch_everywhere(&self) -> Path {
-        let id = format!("watch{}{}ListForAllNamespaces", self.words, self.published.kind.gvk.kind);
+        let id = self.id_everywhere("watch", "List");
         let operation = self.watch("watchlist", id, self.watch_description());
         self.path("watch/", &self.published.kind.plural, "", vec![operation])
     }
@@ -303,13 +303,15 @@ impl<'a> Resource<'a> {
     }
 
     fn read(&self, id: String, description: String, spoken: &Spoken) -> Operation {
+        // Kubernetes: built-in kinds are not said to take GetOptions (apiserver/pkg/endpoints/installer.go).
+        let options: &[&str] = if self.published.schema.is_some() { &["resourceVersion"] } else { &[] };
         Operation {
             method: "get",
             id,
             description,
             action: "get",
             kind: Some(spoken.kind.clone()),
-            parameters: self.with_pretty(&[]),
+            parameters: self.with_pretty(options),
             consumes: self.sent,
             produces: self.objects,
             answers: (OK, Some(spoken.definition.clone())),
@@ -364,7 +366,7 @@ impl<'a> Resource<'a> {
         Operation {
             method: "patch",
             action: "patch",
-            parameters: self.with_pretty(parameter::PATCH),
+            parameters: parameter::patch().chain(parameter::query(&["pretty"])).collect(),
             body: Some(Body { definition: format!("{META}.Patch"), required: true }),
             consumes: self.patches,
             ..self.write(id, description, spoken, codes)
@@ -373,8 +375,10 @@ impl<'a> Resource<'a> {
 
     fn delete(&self) -> Operation {
         let kind = &self.published.kind;
-        let answer =
-            if kind.rules.delete_answers_object { self.definition.clone() } else { format!("{META}.Status") };
+        // Kubernetes: the storage of namespaces answers the object without saying so (registry/core/namespace/storage).
+        let hidden = kind.gvk.group.is_empty() && kind.gvk.kind == "Namespace";
+        let answers_object = kind.rules.delete_answers_object && !hidden;
+        let answer = if answers_object { self.definition.clone() } else { format!("{META}.Status") };
         Operation {
             method: "delete",
             id: self.id("delete", "", ""),
@@ -421,6 +425,7 @@ impl<'a> Resource<'a> {
     /// A path, whose operations all take what stands in it. `subject` is what the name is of.
     fn path(&self, before: &str, after: &str, subject: &str, mut operations: Vec<Operation>) -> Path {
         let path = format!("{}/{before}{after}", self.base);
+        operations.sort_by_key(|operation| METHODS.iter().position(|method| *method == operation.method));
         for operation in &mut operations {
             operation.tag = self.tag.clone();
             if path.contains("{name}") {
@@ -450,7 +455,13 @@ impl<'a> Resource<'a> {
     fn id(&self, verb: &str, infix: &str, suffix: &str) -> String {
         let kind = &self.published.kind;
         let namespaced = if kind.is_namespaced() { "Namespaced" } else { "" };
-        format!("{verb}{}{infix}{namespaced}{}{suffix}", self.words, kind.gvk.kind)
+        let noun = names::operation_word(&format!("{infix}{namespaced}{}{suffix}", kind.gvk.kind), true);
+        format!("{verb}{}{noun}", self.words)
+    }
+
+    fn id_everywhere(&self, verb: &str, suffix: &str) -> String {
+        let kind = names::operation_word(&self.published.kind.gvk.kind, true);
+        format!("{verb}{}{kind}{suffix}ForAllNamespaces", self.words)
     }
 
     fn with_pretty(&self, names: &[&str]) -> Vec<Parameter> {
@@ -480,9 +491,5 @@ struct Spoken<'a> {
 ///
 /// Kubernetes: a proxy also takes OPTIONS and HEAD, which no verb stands for.
 fn methods(verbs: &[Str]) -> &'static [&'static str] {
-    if verbs.iter().any(|verb| verb == "delete") {
-        &["get", "put", "post", "delete", "options", "head", "patch"]
-    } else {
-        &["get", "post"]
-    }
+    if verbs.iter().any(|verb| verb == "delete") { METHODS } else { &["get", "post"] }
 }

@@ -2,11 +2,12 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use expect_test::{Expect, expect, expect_file};
-use mizzen_object::schema::Struct;
+use mizzen_object::schema::{Shape, Struct};
 use mizzen_object::{GroupVersionKind, Kind, KindData, NoHooks, Subresource, Value, json};
 
-use super::definition::references;
-use super::{OpenApi, Published, proto};
+use super::definition::{Dialect, references};
+use super::prose::Prose;
+use super::{OpenApi, Published, custom, enums, names, proto, proto3};
 
 fn built_in() -> Vec<Published> {
     mizzen_kinds::catalog().kinds.into_iter().map(Published::from).collect()
@@ -175,7 +176,7 @@ fn a_custom_kind_is_described_by_its_own_schema() {
 fn swagger_says_only_what_old_clients_understand() {
     let document = json::parse(&with(vec![gizmo(GIZMO)]).v2_json().bytes).unwrap();
     let spec = &document["definitions"]["com.example.stable.v1.Gizmo"]["properties"]["spec"];
-    expect![[r#"{"type":"object","properties":{"color":{"type":"string","description":"its color"},"maybe":{},"mode":{"type":"string"},"open":{"x-kubernetes-preserve-unknown-fields":true},"template":{"type":"object","x-kubernetes-embedded-resource":true}},"required":["color"]}"#]]
+    expect![[r##"{"type":"object","required":["color"],"properties":{"color":{"description":"its color","type":"string"},"maybe":{},"mode":{"type":"string"},"open":{"x-kubernetes-preserve-unknown-fields":true},"template":{"type":"object","required":["kind","apiVersion"],"properties":{"apiVersion":{"description":"APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources","type":"string"},"kind":{"description":"Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds","type":"string"},"metadata":{"description":"Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata","$ref":"#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}},"x-kubernetes-embedded-resource":true}}}"##]]
         .assert_eq(&json::to_string(spec));
 }
 
@@ -188,6 +189,145 @@ fn a_changed_kind_rewrites_only_its_document() {
     let after = before.with_kinds(kinds.into_iter().chain([gizmo(r#"{"type":"object"}"#)]));
     assert!(Arc::ptr_eq(&old_node, &after.v3(node).unwrap()));
     assert_ne!(old_custom.hash, after.v3(custom).unwrap().hash);
+}
+
+/// The string fields of a type whose Go type is closed, with their values.
+fn closed_fields(ty: &Struct) -> impl Iterator<Item = (&str, &'static [&'static str])> {
+    let strings = ty.fields().iter().filter(|field| matches!(field.ty.shape, Shape::String));
+    strings
+        .map(|field| (field.name.as_str(), enums::values(&field.ty.go)))
+        .filter(|(_, values)| !values.is_empty())
+}
+
+#[test]
+fn a_field_of_a_closed_type_shows_its_values_in_both_documents() {
+    let api = with(built_in());
+    let v2 = json::parse(&api.v2_json().bytes).unwrap();
+    let v3: Vec<Value> = api.pages.keys().map(|path| v3(&api, path)).collect();
+    let mut seen = 0;
+    for ty in mizzen_kinds::catalog().schemas.types.values() {
+        let name = names::definition(ty);
+        let schemas = v3.iter().map(|document| &document["components"]["schemas"][name.as_str()]);
+        let definitions: Vec<&Value> = schemas.chain([&v2["definitions"][name.as_str()]]).collect();
+        for (field, values) in closed_fields(ty) {
+            for definition in definitions.iter().filter(|definition| !definition.is_null()) {
+                let shown: Vec<&str> =
+                    definition["properties"][field]["enum"].list().iter().map(Value::str).collect();
+                assert_eq!(shown, values, "{name} {field}");
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 150, "{seen}");
+}
+
+#[test]
+fn a_union_names_its_discriminator_and_its_members() {
+    let document = v3(&with(built_in()), "apis/flowcontrol.apiserver.k8s.io/v1");
+    let subject = &document["components"]["schemas"]["io.k8s.api.flowcontrol.v1.Subject"];
+    expect![[r#"[{"discriminator":"kind","fields-to-discriminateBy":{"group":"Group","serviceAccount":"ServiceAccount","user":"User"}}]"#]]
+        .assert_eq(&json::to_string(&subject["x-kubernetes-unions"]));
+}
+
+#[test]
+fn options_of_every_group_version_name_them_all() {
+    let api = with(built_in().into_iter().chain([gizmo(GIZMO)]).collect());
+    let counted = |schemas: &Value| {
+        let options = &schemas["io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"];
+        let kinds = options["x-kubernetes-group-version-kind"].list();
+        assert!(kinds.iter().all(|kind| kind["group"].str() != "stable.example.com"));
+        kinds.len()
+    };
+    let schemas = |path: &str| v3(&api, path)["components"]["schemas"].clone();
+    assert_eq!(counted(&schemas("apis/apps/v1")), 2);
+    assert_eq!(counted(&schemas("apis/stable.example.com/v1")), 53);
+    assert_eq!(counted(&json::parse(&api.v2_json().bytes).unwrap()["definitions"]), 60);
+}
+
+#[test]
+fn shared_parameters_are_named_by_their_hash() {
+    let document = json::parse(&with(built_in()).v2_json().bytes).unwrap();
+    let names: Vec<&str> = document["parameters"].entries().map(|(name, _)| name).collect();
+    // These have no description, so that upstream calls them the same.
+    assert!(names.contains(&"body-2Y1dVQaQ") && names.contains(&"body-78PwaGsr"), "{names:?}");
+    assert_eq!(names.len(), 47);
+}
+
+#[test]
+fn operations_are_called_by_letters_and_digits() {
+    for (text, capital, small) in [
+        ("v2-x", "V2X", "v2X"),
+        ("rbac.authorization", "RbacAuthorization", "rbacAuthorization"),
+        ("3scale.net", "ScaleNet", "ScaleNet"),
+        ("My-Kind", "MyKind", "MyKind"),
+    ] {
+        let words = [names::operation_word(text, true), names::operation_word(text, false)];
+        assert_eq!(words, [capital, small], "{text}");
+    }
+}
+
+#[track_caller]
+fn check_custom(dialect: Dialect, schema: &str, expect: Expect) {
+    let gizmo = gizmo(schema);
+    let schema = custom::definition(dialect, &gizmo, &Prose::default());
+    expect.assert_eq(&json::to_string(&schema["properties"]["spec"]));
+}
+
+#[test]
+fn int_or_string_is_said_in_plain_openapi_too() {
+    let of = |rest: &str| {
+        format!(r#"{{"type":"object","properties":{{"spec":{{"x-kubernetes-int-or-string":true{rest}}}}}}}"#)
+    };
+    check_custom(
+        Dialect::V3,
+        &of(""),
+        expect![[r#"{"anyOf":[{"type":"integer"},{"type":"string"}],"x-kubernetes-int-or-string":true}"#]],
+    );
+    check_custom(
+        Dialect::V3,
+        &of(r#","anyOf":[{"type":"integer"},{"type":"string"}],"pattern":"a""#),
+        expect![[
+            r#"{"pattern":"a","anyOf":[{"type":"integer"},{"type":"string"}],"x-kubernetes-int-or-string":true}"#
+        ]],
+    );
+    check_custom(
+        Dialect::V3,
+        &of(r#","anyOf":[{"pattern":"a"}]"#),
+        expect![[
+            r#"{"allOf":[{"anyOf":[{"type":"integer"},{"type":"string"}]}],"anyOf":[{"pattern":"a"}],"x-kubernetes-int-or-string":true}"#
+        ]],
+    );
+    check_custom(Dialect::V2, &of(""), expect![[r#"{"x-kubernetes-int-or-string":true}"#]]);
+}
+
+#[test]
+fn an_embedded_resource_has_what_every_object_has() {
+    let schema = r#"{"type":"object","properties":{"spec":{"type":"object","x-kubernetes-embedded-resource":true,"required":["spec"],"properties":{"spec":{"type":"object"}}}}}"#;
+    check_custom(
+        Dialect::V2,
+        schema,
+        expect![[
+            r##"{"type":"object","required":["spec","kind","apiVersion"],"properties":{"apiVersion":{"type":"string"},"kind":{"type":"string"},"metadata":{"$ref":"#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},"spec":{"type":"object"}},"x-kubernetes-embedded-resource":true}"##
+        ]],
+    );
+    let open = schema.replace("\"required\"", "\"x-kubernetes-preserve-unknown-fields\":true,\"required\"");
+    check_custom(
+        Dialect::V2,
+        &open,
+        expect![[
+            r#"{"required":["spec"],"x-kubernetes-embedded-resource":true,"x-kubernetes-preserve-unknown-fields":true}"#
+        ]],
+    );
+}
+
+#[test]
+fn a_document_of_v3_is_written_as_protobuf() {
+    let document = json::parse(
+        br##"{"openapi":"3.0.0","info":{"title":"a","version":"b"},"paths":{"/p":{"get":{"operationId":"o","responses":{"200":{"description":"OK"}}}}},"components":{"schemas":{"S":{"allOf":[{"$ref":"#/T"}],"minimum":0,"default":0,"additionalProperties":true}}}}"##,
+    );
+    let bytes = proto3::document(&document.unwrap());
+    expect![[r#"\n\x053.0.0\x12\x06\n\x01a2\x01b\"\x1e\n\x1c\n\x02/p\x12\x16\"\x14*\x01oB\x0f\x12\r\n\x03200\x12\x06\n\x04\n\x02OK*&\n$\n\"\n\x01S\x12\x1d\n\x1b\xd2\x01\x07\x12\x05\n\x03#/T\x82\x02\x02\x10\x01\x8a\x02\t\t\x00\x00\x00\x00\x00\x00\x00\x00"#]]
+        .assert_eq(&bytes.escape_ascii().to_string());
 }
 
 #[track_caller]
@@ -206,7 +346,7 @@ fn a_schema_is_written_as_protobuf() {
         ]],
     );
     check_proto(
-        r#"{"enum":["a"],"minimum":1}"#,
+        r#"{"enum":["a"],"minimum":1,"maximum":0}"#,
         expect![[r#"I\x00\x00\x00\x00\x00\x00\xf0?\xa2\x01\x05\x12\x03\"a\""#]],
     );
     check_proto(

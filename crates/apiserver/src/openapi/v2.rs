@@ -3,17 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE;
 use mizzen_object::{Map, Value, json, value};
-use sha2::{Digest, Sha256};
 
 use super::custom::MODEL;
-use super::definition::{Definitions, Dialect, gvk_value, references};
+use super::definition::{Definitions, Dialect, kind_value, references};
+use super::hash::short_hash;
 use super::operation::{Body, Operation, Path, paths};
 use super::parameter::Parameter;
 use super::prose::Prose;
-use super::v3::{encode, meaning, member, security_scheme, shared_parameters, sorted};
+use super::v3::{encode, meaning, object, security_scheme, shared_parameters, sorted};
 use super::{Context, Document, Page, hash, proto};
 
 /// Writes the document as JSON, with the paths and types of `others`, which are such documents too.
@@ -49,14 +47,6 @@ pub fn proto<'a>(
 fn finish(mut out: Vec<u8>) -> Document {
     out.shrink_to_fit();
     Document { hash: hash(&out), bytes: out.into() }
-}
-
-fn object(out: &mut Vec<u8>, members: impl IntoIterator<Item = (String, Vec<u8>)>) {
-    out.push(b'{');
-    for (at, (name, text)) in members.into_iter().enumerate() {
-        member(out, at, &name, &text);
-    }
-    out.push(b'}');
 }
 
 /// The document before it is put together.
@@ -153,7 +143,7 @@ fn operation(operation: &Operation, common: &[&Parameter], shared: &mut Shared) 
     value.set("responses", responses(operation));
     if let Some(kind) = &operation.kind {
         value.set("x-kubernetes-action", operation.action);
-        value.set("x-kubernetes-group-version-kind", gvk_value(kind));
+        value.set("x-kubernetes-group-version-kind", kind_value(&kind.group, &kind.version, &kind.kind));
     }
     value
 }
@@ -208,8 +198,7 @@ fn share(parameter: Value, shared: &mut Shared) -> Value {
     if own_body || matches!(name, "name" | "dryRun" | "fieldValidation") {
         return parameter;
     }
-    let hash = URL_SAFE.encode(&Sha256::digest(encode(&parameter))[..6]);
-    let name = format!("{name}-{hash}");
+    let name = format!("{name}-{}", short_hash(&encode(&parameter)));
     let reference = value!({"$ref": (format!("#/parameters/{name}"))});
     shared.insert(name, parameter);
     reference

@@ -23,17 +23,24 @@ pub fn write(page: &Page, context: &Context, with_prose: bool) -> Vec<u8> {
         references(&item, Dialect::V3.prefix(), &mut roots);
         member(&mut out, at, &path.path, &encode(&item));
     }
-    out.extend_from_slice(br#"},"components":{"schemas":{"#);
+    out.extend_from_slice(br#"},"components":"#);
 
     let names = roots.iter().map(String::as_str).chain(custom.then_some(MODEL));
     let prose = if with_prose { Prose::of(names) } else { Prose::default() };
-    let definitions = Definitions::new(Dialect::V3, context, &page.kinds, prose);
-    for (at, (name, schema)) in definitions.reachable(roots, encode).iter().enumerate() {
-        member(&mut out, at, name, schema);
+    let schemas = Definitions::new(Dialect::V3, context, &page.kinds, prose).reachable(roots, encode);
+    let mut components: Vec<(String, Vec<u8>)> = Vec::new();
+    if !schemas.is_empty() {
+        let mut text = Vec::new();
+        object(&mut text, schemas);
+        components.push(("schemas".into(), text));
     }
-    out.extend_from_slice(br#"},"securitySchemes":{"BearerToken":"#);
-    json::write(&security_scheme(), &mut out);
-    out.extend_from_slice(b"}}}");
+    // Kubernetes: the documents of custom resources do not say how clients authenticate.
+    if !custom {
+        let schemes = value!({"BearerToken": (security_scheme())});
+        components.push(("securitySchemes".into(), encode(&schemes)));
+    }
+    object(&mut out, components);
+    out.push(b'}');
     out.shrink_to_fit();
     out
 }
@@ -72,8 +79,17 @@ pub fn sorted<'a>(parameters: impl Iterator<Item = &'a Parameter>) -> Vec<&'a Pa
     parameters
 }
 
+/// Writes an object of members that are written already.
+pub fn object(out: &mut Vec<u8>, members: impl IntoIterator<Item = (String, Vec<u8>)>) {
+    out.push(b'{');
+    for (at, (name, text)) in members.into_iter().enumerate() {
+        member(out, at, &name, &text);
+    }
+    out.push(b'}');
+}
+
 /// Adds a member to an object that is being written.
-pub fn member(out: &mut Vec<u8>, at: usize, name: &str, text: &[u8]) {
+fn member(out: &mut Vec<u8>, at: usize, name: &str, text: &[u8]) {
     if at > 0 {
         out.push(b',');
     }

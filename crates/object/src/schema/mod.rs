@@ -88,8 +88,18 @@ pub struct Struct {
     pub atomic: bool,
     /// Set for a kind, whose objects say what they are.
     named: OnceLock<()>,
+    union: OnceLock<Union>,
     fields: OnceLock<Fields>,
     rest: OnceLock<Arc<Structural>>,
+}
+
+/// The members of a struct of which at most one is set.
+#[derive(Debug)]
+pub struct Union {
+    /// The field that names the member that is set, if there is one.
+    pub discriminator: Option<Str>,
+    /// The members.
+    pub members: Vec<Str>,
 }
 
 #[derive(Debug, Default)]
@@ -182,6 +192,7 @@ impl Struct {
             home: home.into(),
             atomic,
             named: OnceLock::new(),
+            union: OnceLock::new(),
             fields: OnceLock::new(),
             rest: OnceLock::new(),
         }
@@ -195,6 +206,16 @@ impl Struct {
     /// Whether its objects say what they are, by `kind` and `apiVersion`.
     pub fn is_kind(&self) -> bool {
         self.named.get().is_some()
+    }
+
+    /// Marks it as a union. Only the first call counts.
+    pub fn define_union(&self, union: Union) {
+        let _ = self.union.set(union);
+    }
+
+    /// The union that it is, if it is one.
+    pub fn union(&self) -> Option<&Union> {
+        self.union.get()
     }
 
     /// Sets the fields. Only the first call counts.

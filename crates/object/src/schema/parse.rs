@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Alternative, Embedded, Field, Merge, Patch, Presence, Shape, Struct, Type};
+use super::{Alternative, Embedded, Field, Merge, Patch, Presence, Shape, Struct, Type, Union};
 use crate::json;
 use crate::kind::{Column, Deprecated, KindData, NameRule, Rules, ScalePaths, Scope, Subresource};
 use crate::names::GroupVersionKind;
@@ -147,11 +147,20 @@ fn declare(schemas: &mut Schemas, home: &Home, line: Line) -> Result<(), String>
     if let (false, ("type", rest)) = (line.indented, line.word()) {
         let mut words = rest.split(' ');
         let name = words.next().unwrap_or_default();
-        let atomic = words.any(|word| word == "map=atomic");
+        let atomic = words.clone().any(|word| word == "map=atomic");
         let ty = Arc::new(Struct::new(name, home.path.clone(), atomic));
+        if let Some(text) = words.find_map(|word| word.strip_prefix("union=")) {
+            ty.define_union(union(text)?);
+        }
         schemas.types.insert(format!("{}.{name}", home.path).into(), ty);
     }
     Ok(())
+}
+
+fn union(text: &str) -> Result<Union, String> {
+    let (discriminator, members) = text.split_once(':').ok_or("a union is discriminator:members")?;
+    let discriminator = (!discriminator.is_empty()).then(|| discriminator.into());
+    Ok(Union { discriminator, members: members.split(',').map(Str::from).collect() })
 }
 
 /// What is being read.
