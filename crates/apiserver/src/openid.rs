@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use http::{HeaderValue, header};
 use mizzen_object::{Status, Value, json, value};
 
-use crate::answer::{self, Answer, Encoding, negotiate};
+use crate::answer::{self, Answer, negotiate_route};
 use crate::jose::PublicKey;
 use crate::request::Request;
 use crate::server::Inner;
@@ -39,10 +39,7 @@ pub(crate) fn configuration(server: &Inner, request: &Request) -> Option<Result<
     });
     let algorithms = Value::List(algorithms.into_iter().map(Value::from).collect());
     configuration.set("id_token_signing_alg_values_supported", algorithms);
-    let text = json::to_string(&configuration);
-    let json = negotiate(&request.headers, &request.query, false)
-        .is_ok_and(|accept| accept.encoding == Encoding::Json);
-    Some(if json { Ok(kept("application/json", text)) } else { Err(not_acceptable("application/json")) })
+    Some(kept(request, "application/json", &configuration))
 }
 
 /// The keys that tokens are signed with; none if there are none.
@@ -50,17 +47,7 @@ pub(crate) fn keys(server: &Inner, request: &Request) -> Option<Result<Answer, S
     let signer = server.options.signer.as_deref()?;
     let mut keys = Value::object();
     keys.set("keys", all_keys(signer, &server.options.service_accounts.keys));
-    let accepted = request.header("accept");
-    let wanted = |clause: &str| {
-        let media_type = clause.split(';').next().unwrap_or_default().trim();
-        matches!(media_type, "" | "*/*" | "application/*" | KEYS_TYPE)
-    };
-    let text = json::to_string(&keys);
-    Some(if accepted.split(',').any(wanted) {
-        Ok(kept(KEYS_TYPE, text))
-    } else {
-        Err(not_acceptable(KEYS_TYPE))
-    })
+    Some(kept(request, KEYS_TYPE, &keys))
 }
 
 /// The signer's key, then those that it does not sign with.
@@ -77,13 +64,9 @@ fn all_keys(signer: &dyn Signer, others: &[PublicKey]) -> Vec<Value> {
     [own].into_iter().chain(others.map(|key| show(&key.id, key.algorithm(), key.to_jwk()))).collect()
 }
 
-fn kept(media_type: &'static str, text: String) -> Answer {
-    let mut answer = answer::answer(200, media_type, text);
+fn kept(request: &Request, media_type: &'static str, document: &Value) -> Result<Answer, Status> {
+    negotiate_route(&request.headers, &[media_type])?;
+    let mut answer = answer::answer(200, media_type, json::to_string(document));
     answer.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(MAX_AGE));
-    answer
-}
-
-fn not_acceptable(available: &str) -> Status {
-    let message = format!("406: Not Acceptable\n\nAvailable representations: {available}");
-    Status { details: Some(Box::default()), ..Status::failure(406, "NotAcceptable", message) }
+    Ok(answer)
 }

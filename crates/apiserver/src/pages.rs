@@ -1,13 +1,14 @@
 //! What is not an object: discovery, OpenAPI, version, metrics. Health has a file of its own.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderValue, header};
+use http::{HeaderName, HeaderValue, StatusCode, header};
 use mizzen_object::{GroupVersionKind, Status, Value, json};
 
 use crate::aggregation;
-use crate::answer::{self, Accept, Answer, Form, Offer, negotiate_among};
+use crate::answer::{self, Accept, Answer, Encoding, clauses};
 use crate::discovery::{self, Group, is_built_in};
 use crate::health;
 use crate::openapi::OpenApi;
@@ -59,7 +60,7 @@ pub(crate) async fn answer(server: &Arc<Inner>, request: &Request, path: &str) -
         ["metrics"] if is_exact => Ok(answer::answer(200, METRICS_TYPE, server.metrics.text(server))),
         ["openapi", "v2"] if is_exact => openapi_v2(server, request).await,
         ["openapi", "v3"] if is_exact => openapi_index(server).await,
-        ["openapi", "v3", ..] => openapi_v3(server, request, path).await,
+        ["openapi", "v3", ..] => openapi_v3(server, request).await,
         _ => document(server, request, &parts),
     }
 }
@@ -100,7 +101,13 @@ fn document(server: &Arc<Inner>, request: &Request, parts: &[&str]) -> Result<An
     if restful {
         read_only(request)?;
     }
-    Ok(answer::value(&kind_of(&value), None, &value, accept(request, restful)?, 200))
+    Ok(described(server, &value, accept(request, restful)?))
+}
+
+/// A document of discovery.
+fn described(server: &Inner, value: &Value, accept: Accept) -> Answer {
+    let ty = server.types.discovery.get(value["kind"].str());
+    answer::value(&kind_of(value), ty.map(|ty| &**ty), value, accept, 200)
 }
 
 /// A document that is no object. Kubernetes: it is always indented JSON, whatever the client accepts.
@@ -112,7 +119,7 @@ fn raw_json(value: &Value) -> Answer {
 /// Kubernetes: go-restful serves this path, and only as JSON (server/routes/version.go).
 fn version(request: &Request) -> Result<Answer, Status> {
     read_only(request)?;
-    answer::negotiate_json(&request.headers)?;
+    answer::negotiate_route(&request.headers, &["application/json"])?;
     Ok(raw_json(&discovery::version()))
 }
 
@@ -134,25 +141,20 @@ fn read_only(request: &Request) -> Result<(), Status> {
     }
 }
 
-/// Documents have no other form; `restful` says whether go-restful serves them.
+/// The form of a document; `restful` says whether go-restful serves it.
 fn accept(request: &Request, restful: bool) -> Result<Accept, Status> {
-    let offer = Offer { tables: true, protobuf: true, restful };
-    let accept = negotiate_among(&request.headers, &request.query, false, offer)?;
-    let accept = Accept { kept: request.record.wants_response(), ..accept };
-    if accept.form != Form::Whole {
-        return Err(answer::not_acceptable());
-    }
-    Ok(accept)
+    let accept = answer::negotiate_document(&request.headers, &request.query, restful)?;
+    Ok(Accept { kept: request.record.wants_response(), ..accept })
 }
 
 fn not_found() -> Answer {
     answer::text(404, "404 page not found\n")
 }
 
-/// 404 and not a word.
-fn nothing() -> Answer {
+/// A code and not a word.
+fn empty(code: StatusCode) -> Answer {
     let mut answer = Answer::new(Bytes::new().into());
-    *answer.status_mut() = http::StatusCode::NOT_FOUND;
+    *answer.status_mut() = code;
     answer
 }
 
@@ -167,58 +169,78 @@ fn roots(server: &Arc<Inner>, request: &Request, core: bool) -> Result<Answer, S
         read_only(request)?;
     }
     let groups = &*aggregation::groups(server);
-    let accepted = request.header("accept");
-    for clause in accepted.split(',') {
-        if is_aggregated(clause) {
-            let chosen = groups.iter().filter(|group| group.name.is_empty() == core);
-            let mut value = discovery::aggregated(chosen);
-            aggregation::stale(server, &mut value);
-            value.set("apiVersion", "apidiscovery.k8s.io/v2");
-            return Ok(discovery_answer(request, &value));
-        }
+    // Kubernetes: the aggregator serves `/apis/` without the handler of aggregated discovery around it.
+    let aggregated = match core || request.uri.path() == "/apis" {
+        true => answer::negotiate_aggregated_discovery(&request.headers, &request.query, core),
+        false => None,
+    };
+    if let Some(accept) = aggregated {
+        let chosen = groups.iter().filter(|group| group.name.is_empty() == core);
+        let mut value = discovery::aggregated(chosen);
+        aggregation::stale(server, &mut value);
+        let accept = Accept { kept: request.record.wants_response(), ..accept };
+        return Ok(aggregated_discovery(server, request, &value, accept));
     }
     let value = match core {
         true if server.catalog.group("").is_none() => return Ok(not_found()),
         true => discovery::core_versions(&server.options.advertise),
         false => discovery::group_list(groups),
     };
-    Ok(answer::value(&kind_of(&value), None, &value, accept(request, core)?, 200))
+    Ok(described(server, &value, accept(request, core)?))
 }
 
-/// Whether a clause of the `Accept` header asks for aggregated discovery. Kubernetes: `v2beta1` is no longer served.
-fn is_aggregated(clause: &str) -> bool {
-    let mut parts = clause.split(';').map(str::trim);
-    let json = matches!(parts.next(), Some("application/json" | "*/*"));
-    let parts: Vec<&str> = parts.collect();
-    let asked = ["g=apidiscovery.k8s.io", "v=v2", "as=APIGroupDiscoveryList"];
-    json && asked.iter().all(|asked| parts.contains(asked))
-}
-
-fn discovery_answer(request: &Request, value: &Value) -> Answer {
-    let text = json::to_string(value) + "\n";
-    let media_type = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-    let tag = crate::openapi::hash(text.as_bytes());
-    let mut answer = tagged(request, media_type, text.into(), &tag);
-    answer.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
+/// Aggregated discovery. Kubernetes: all its encodings have the same tag, that of the JSON without kind and version
+/// (endpoints/discovery/aggregated/etag.go).
+fn aggregated_discovery(server: &Inner, request: &Request, value: &Value, accept: Accept) -> Answer {
+    let mut tagged = value.clone();
+    tagged.remove("kind");
+    tagged.remove("apiVersion");
+    let tag = format!("\"{}\"", crate::openapi::hash(json::to_string(&tagged).as_bytes()));
+    let mut answer = match request.header("if-none-match") == tag {
+        true => empty(StatusCode::NOT_MODIFIED),
+        false => described(server, value, accept),
+    };
+    let media_type = match accept.encoding {
+        Encoding::Json => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+        Encoding::Yaml => "application/yaml;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+        Encoding::Protobuf => {
+            "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+        }
+    };
+    if answer.headers().contains_key(header::CONTENT_TYPE) {
+        set(&mut answer, header::CONTENT_TYPE, media_type);
+    }
+    set(&mut answer, header::VARY, "Accept");
+    set(&mut answer, header::CACHE_CONTROL, "public");
+    set(&mut answer, header::ETAG, &tag);
     answer
 }
 
-/// An answer that a client may have already.
+/// A document that a client may have already. Kubernetes: Go's http.ServeContent, which compares tags weakly and, where
+/// a client has the document, rejects methods that are not for reading.
 fn tagged(request: &Request, media_type: &'static str, body: Bytes, tag: &str) -> Answer {
     let quoted = format!("\"{tag}\"");
-    let known = request.header("if-none-match").split(',').any(|known| known.trim() == quoted);
+    let is_known = |known: &str| known.trim_start_matches("W/") == quoted || known == "*";
+    let known = request.header("if-none-match").split(',').any(|known| is_known(known.trim()));
     let mut answer = match known {
-        true => answer::answer(304, media_type, Bytes::new()),
+        true if matches!(request.method.as_str(), "GET" | "HEAD") => empty(StatusCode::NOT_MODIFIED),
+        true => answer::answer(412, media_type, Bytes::new()),
         false => answer::answer(200, media_type, body),
     };
-    if let Ok(value) = HeaderValue::from_str(&quoted) {
-        answer.headers_mut().insert(header::ETAG, value);
-    }
+    set(&mut answer, header::ETAG, &quoted);
     answer
+}
+
+fn set(answer: &mut Answer, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        answer.headers_mut().insert(name, value);
+    }
 }
 
 fn kind_of(value: &Value) -> GroupVersionKind {
-    GroupVersionKind { group: "".into(), version: "v1".into(), kind: value["kind"].str().into() }
+    let api_version = value["apiVersion"].str();
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    GroupVersionKind { group: group.into(), version: version.into(), kind: value["kind"].str().into() }
 }
 
 /// Writing a document takes milliseconds the first time, which nobody else should wait for.
@@ -230,67 +252,100 @@ async fn written<T: Send + 'static>(
     tokio::task::spawn_blocking(move || write(&server)).await.map_err(Status::internal)
 }
 
-/// Whether OpenAPI v2 is sent as protobuf, for the first clause that can be served; none if none can. Kubernetes:
-/// kube-openapi compares media types letter by letter (pkg/handler/handler.go).
-fn openapi_v2_form(accept: &str) -> Option<bool> {
-    if accept.trim().is_empty() {
-        return Some(false);
+/// Whether an OpenAPI document is sent as protobuf, for the best clause that can be served; none if none can.
+/// `version` is that of OpenAPI. Kubernetes: kube-openapi compares media types letter by letter (pkg/handler/handler.go).
+fn wants_protobuf(clauses: &[answer::Clause], version: &str) -> Option<bool> {
+    let of =
+        |text: &str| text.strip_prefix("com.github.proto-openapi.spec.").map(|text| text.replace('@', "."));
+    let protobuf = format!("{version}.v1.0+protobuf");
+    let serve = |clause: &answer::Clause| match clause.subkind {
+        _ if !matches!(clause.kind, "application" | "*") => None,
+        "json" | "*" => Some(false),
+        subkind => (of(subkind)? == protobuf).then_some(true),
+    };
+    clauses.iter().find_map(serve)
+}
+
+/// The `Accept` header of a request for an OpenAPI document.
+fn openapi_accept(request: &Request) -> Cow<'_, str> {
+    match request.header("accept") {
+        header if header.is_empty() => "*/*".into(),
+        header => header,
     }
-    accept.split(',').find_map(|clause| match clause.split(';').next().unwrap_or_default().trim() {
-        "application/json" | "application/*" | "*/*" => Some(false),
-        "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-        | "application/com.github.proto-openapi.spec.v2.v1.0+protobuf" => Some(true),
-        _ => None,
-    })
 }
 
 async fn openapi_v2(server: &Arc<Inner>, request: &Request) -> Result<Answer, Status> {
-    let Some(proto) = openapi_v2_form(&request.header("accept")) else {
-        let mut answer = nothing();
-        *answer.status_mut() = http::StatusCode::NOT_ACCEPTABLE;
-        return Ok(answer);
+    let mut answer = match wants_protobuf(&clauses(&openapi_accept(request)), "v2") {
+        None => empty(StatusCode::NOT_ACCEPTABLE),
+        Some(proto) => {
+            let document = written(server, move |server| aggregation::openapi_v2(server, proto)).await?;
+            let media_type = match proto {
+                true => "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+                false => "application/json",
+            };
+            tagged(request, media_type, document.bytes.clone(), &document.hash)
+        }
     };
-    let document = written(server, move |server| aggregation::openapi_v2(server, proto)).await?;
-    let media_type = match proto {
-        true => "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
-        false => "application/json",
-    };
-    Ok(tagged(request, media_type, document.bytes.clone(), &document.hash))
+    // Kubernetes: a handler of its own compresses this document.
+    answer.headers_mut().append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    answer.headers_mut().append(header::VARY, HeaderValue::from_static("Accept"));
+    Ok(answer)
 }
 
 async fn openapi_index(server: &Arc<Inner>) -> Result<Answer, Status> {
     // Kubernetes: the index is JSON that says it is text.
     let index = written(server, |server| server.catalog.with_openapi(OpenApi::v3_index)).await?;
-    Ok(answer::text(200, aggregation::openapi_index(server, index)))
+    Ok(answer::answer(200, "text/plain; charset=utf-8", aggregation::openapi_index(server, index)))
 }
 
-async fn openapi_v3(server: &Arc<Inner>, request: &Request, path: &str) -> Result<Answer, Status> {
-    let name = path.trim_start_matches("/openapi/v3/").to_string();
+/// Kubernetes: kube-openapi/pkg/handler3/handler.go, which has nothing to say to a header without a single clause.
+async fn openapi_v3(server: &Arc<Inner>, request: &Request) -> Result<Answer, Status> {
+    let name = request.uri.path().trim_start_matches("/openapi/v3/").to_string();
     if let Some(other) = server.aggregation.document_elsewhere(&name) {
         return Ok(aggregation::pass_on(server, request, &other).await);
     }
-    let Some(document) =
-        written(server, move |server| server.catalog.with_openapi(|openapi| openapi.v3(&name))).await?
-    else {
-        return Ok(nothing());
+    if !server.catalog.with_openapi(|openapi| openapi.has_v3(&name)) {
+        return Ok(empty(StatusCode::NOT_FOUND));
+    }
+    let accept = openapi_accept(request);
+    let clauses = clauses(&accept);
+    if clauses.is_empty() {
+        return Ok(empty(StatusCode::OK));
+    }
+    let mut answer = match wants_protobuf(&clauses, "v3") {
+        Some(proto) => openapi_v3_document(server, request, name, proto).await?,
+        None => empty(StatusCode::NOT_ACCEPTABLE),
     };
-    let asked = request.query.text("hash");
-    if !asked.is_empty() && asked != document.hash {
-        return Ok(moved(&format!("{path}?hash={}", document.hash)));
-    }
-    let mut answer = tagged(request, "application/json", document.bytes.clone(), &document.hash);
-    if !asked.is_empty() {
-        let forever = HeaderValue::from_static("public, immutable, max-age=31536000");
-        answer.headers_mut().insert(header::CACHE_CONTROL, forever);
-    }
-    answer.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
+    set(&mut answer, header::VARY, "Accept");
     Ok(answer)
 }
 
-fn moved(location: &str) -> Answer {
-    let mut answer = answer::text(301, "");
-    if let Ok(location) = HeaderValue::from_str(location) {
-        answer.headers_mut().insert(header::LOCATION, location);
+async fn openapi_v3_document(
+    server: &Arc<Inner>,
+    request: &Request,
+    name: String,
+    proto: bool,
+) -> Result<Answer, Status> {
+    let url = format!("/openapi/v3/{name}");
+    let document = written(server, move |server| {
+        server.catalog.with_openapi(|openapi| if proto { openapi.v3_proto(&name) } else { openapi.v3(&name) })
+    });
+    let Some(document) = document.await? else { return Ok(empty(StatusCode::NOT_FOUND)) };
+    let media_type = match proto {
+        true => "application/com.github.proto-openapi.spec.v3.v1.0+protobuf",
+        false => "application/json",
+    };
+    let hash = request.query.text("hash");
+    if hash.is_empty() {
+        return Ok(tagged(request, media_type, document.bytes.clone(), &document.hash));
     }
-    answer
+    if hash != document.hash {
+        let mut answer = answer::answer(301, media_type, Bytes::new());
+        set(&mut answer, header::ETAG, &format!("\"{}\"", document.hash));
+        set(&mut answer, header::LOCATION, &format!("{url}?hash={}", document.hash));
+        return Ok(answer);
+    }
+    let mut answer = tagged(request, media_type, document.bytes.clone(), &document.hash);
+    set(&mut answer, header::CACHE_CONTROL, "public, immutable");
+    Ok(answer)
 }

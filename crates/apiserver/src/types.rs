@@ -20,6 +20,8 @@ pub(crate) struct Types {
     pub admission_review: Arc<Struct>,
     /// What subresources of workloads speak, by full name: `apps/v1beta1.Scale`.
     subresources: HashMap<Str, Arc<Struct>>,
+    /// The documents of discovery, by kind.
+    pub discovery: HashMap<&'static str, Arc<Struct>>,
 }
 
 impl Types {
@@ -45,6 +47,13 @@ impl Types {
                 .filter(|(_, shape)| matches!(shape.name.as_str(), "Scale" | "DeploymentRollback"))
                 .map(|(name, shape)| (name.clone(), shape.clone()))
                 .collect(),
+            discovery: HashMap::from([
+                ("APIVersions", find("meta/v1.APIVersions")),
+                ("APIGroup", find("meta/v1.APIGroup")),
+                ("APIGroupList", find("meta/v1.APIGroupList")),
+                ("APIResourceList", find("meta/v1.APIResourceList")),
+                ("APIGroupDiscoveryList", find("apidiscovery.k8s.io/v2.APIGroupDiscoveryList")),
+            ]),
         }
     }
 

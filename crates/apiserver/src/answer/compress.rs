@@ -30,7 +30,10 @@ pub(crate) fn compress(request: &HeaderMap, answer: Answer) -> Answer {
     }
     let mut answer = answer.map(Body::compressed);
     answer.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    answer.headers_mut().append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    let varies = HeaderValue::from_static("Accept-Encoding");
+    if !answer.headers().get_all(header::VARY).iter().any(|known| *known == varies) {
+        answer.headers_mut().append(header::VARY, varies);
+    }
     answer
 }
 

@@ -12,8 +12,8 @@ pub(crate) use body::{Lease, Shared, Source};
 pub(crate) use compress::compress;
 pub(crate) use list::list;
 pub(crate) use negotiate::{
-    Accept, Encoding, Form, Offer, negotiate, negotiate_among, negotiate_json, negotiate_status, no_stream,
-    not_acceptable, not_that,
+    Accept, Clause, Encoding, Form, Offer, clauses, negotiate_aggregated_discovery, negotiate_among,
+    negotiate_document, negotiate_route, negotiate_status, no_stream, not_acceptable, not_that,
 };
 pub(crate) use object::{message, meta_kind, object, partial, status, status_kind, value};
 pub(crate) use table::{Table, single};

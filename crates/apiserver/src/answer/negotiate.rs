@@ -74,11 +74,6 @@ pub(crate) struct Offer {
 }
 
 /// Chooses a form. `list` says that the path can also be watched, which shows in the refusal.
-pub(crate) fn negotiate(headers: &HeaderMap, query: &Query, list: bool) -> Result<Accept, Status> {
-    negotiate_among(headers, query, list, Offer { tables: true, protobuf: true, restful: true })
-}
-
-/// The same where there is less to choose from.
 pub(crate) fn negotiate_among(
     headers: &HeaderMap,
     query: &Query,
@@ -90,35 +85,72 @@ pub(crate) fn negotiate_among(
     if header.trim().is_empty() {
         return Ok(default);
     }
-    if offer.restful && !header.split(',').any(|clause| is_offered(media_type(clause))) {
+    if offer.restful && !is_offered(header, &ENCODINGS.map(Encoding::media_type)) {
         return Err(nothing_offered(list));
     }
-    let chosen = clauses(header).into_iter().find_map(|clause| choose(clause, default, offer));
+    let chosen = clauses(header).iter().find_map(|clause| choose(clause, default, offer));
     chosen.ok_or_else(not_acceptable)
 }
 
-/// Checks that JSON will do, where there is nothing else.
-pub(crate) fn negotiate_json(headers: &HeaderMap) -> Result<(), Status> {
+/// The same for a document that cannot be transformed: clauses that ask for a transformation are passed over.
+/// `restful` is that of [`Offer`].
+pub(crate) fn negotiate_document(
+    headers: &HeaderMap,
+    query: &Query,
+    restful: bool,
+) -> Result<Accept, Status> {
     let header = &*crate::header::text(headers, http::header::ACCEPT);
-    let json = Encoding::Json.media_type();
-    let accepted = |clause| matches!(media_type(clause), "*/*") || media_type(clause) == json;
-    match header.trim().is_empty() || header.split(',').any(accepted) {
+    if restful && !header.is_empty() && !is_offered(header, &ENCODINGS.map(Encoding::media_type)) {
+        return Err(nothing_offered(false));
+    }
+    untransformed(headers, query).ok_or_else(not_acceptable)
+}
+
+/// The best clause that asks for no transformation.
+fn untransformed(headers: &HeaderMap, query: &Query) -> Option<Accept> {
+    let header = &*crate::header::text(headers, http::header::ACCEPT);
+    let default = Accept { pretty: is_pretty(headers, query), ..Accept::JSON };
+    if header.is_empty() {
+        return Some(default);
+    }
+    let offer = Offer { tables: false, protobuf: true, restful: false };
+    let choose = |clause: &Clause| choose(clause, default, offer).filter(|accept| accept.form == Form::Whole);
+    clauses(header).iter().find_map(choose)
+}
+
+/// The form of aggregated discovery, if a clause asks for it. Kubernetes: clauses that do not are passed over, however
+/// much the client prefers them (DiscoveryEndpointRestrictions in endpoints/discovery/aggregated/negotiation.go).
+pub(crate) fn negotiate_aggregated_discovery(
+    headers: &HeaderMap,
+    query: &Query,
+    restful: bool,
+) -> Option<Accept> {
+    let header = &*crate::header::text(headers, http::header::ACCEPT);
+    if restful && !is_offered(header, &ENCODINGS.map(Encoding::media_type)) {
+        return None;
+    }
+    let default = Accept { pretty: is_pretty(headers, query), ..Accept::JSON };
+    clauses(header).iter().find_map(|clause| {
+        let (accept, target) = read_options(clause, default)?;
+        // Kubernetes: `v2beta1` is no longer served.
+        (target == ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2")).then_some(accept)
+    })
+}
+
+/// Checks that one of a route's media types will do, where each has but one form. Kubernetes: go-restful compares them
+/// letter by letter and looks at no parameter.
+pub(crate) fn negotiate_route(headers: &HeaderMap, produced: &[&str]) -> Result<(), Status> {
+    let header = &*crate::header::text(headers, http::header::ACCEPT);
+    match header.trim().is_empty() || is_offered(header, produced) {
         true => Ok(()),
-        false => Err(none_of(json)),
+        false => Err(none_of(&produced.join(", "))),
     }
 }
 
 /// The form of a Status: the best clause that asks for no transformation. Kubernetes: where there is none, the Status
 /// is written indented, whatever was asked for (`WriteRawJSON` in handlers/responsewriters).
 pub(crate) fn negotiate_status(headers: &HeaderMap, query: &Query) -> Accept {
-    let header = &*crate::header::text(headers, http::header::ACCEPT);
-    let default = Accept { pretty: is_pretty(headers, query), ..Accept::JSON };
-    if header.is_empty() {
-        return default;
-    }
-    let offer = Offer { tables: false, protobuf: true, restful: false };
-    let choose = |clause| choose(clause, default, offer).filter(|accept| accept.form == Form::Whole);
-    clauses(header).into_iter().find_map(choose).unwrap_or(Accept { pretty: true, ..Accept::JSON })
+    untransformed(headers, query).unwrap_or(Accept { pretty: true, ..Accept::JSON })
 }
 
 /// Whether JSON is indented. Kubernetes: the parameter is one of Go's words for truth, or it is false.
@@ -135,21 +167,67 @@ fn by_a_person(headers: &HeaderMap) -> bool {
     ["curl", "Wget", "Mozilla/5.0"].iter().any(|tool| agent.starts_with(tool))
 }
 
-fn media_type(clause: &str) -> &str {
-    clause.split(';').next().unwrap_or_default().trim()
+/// Whether a clause of the header names one of the media types. Kubernetes: matchesAccept of go-restful's route.go.
+fn is_offered(header: &str, media_types: &[&str]) -> bool {
+    let named =
+        header.split(',').map(|clause| clause.split(';').next().unwrap_or_default().trim_matches(' '));
+    named.into_iter().any(|named| named == "*/*" || media_types.contains(&named))
 }
 
-fn is_offered(media_type: &str) -> bool {
-    media_type == "*/*" || ENCODINGS.iter().any(|encoding| encoding.media_type() == media_type)
+/// A clause of the `Accept` header.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Clause<'a> {
+    /// `application` of `application/json`.
+    pub kind: &'a str,
+    /// `json` of `application/json`.
+    pub subkind: &'a str,
+    quality: f64,
+    parameters: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Clause<'a> {
+    /// Reads a clause; none if it names no media type. Kubernetes: ParseAccept of goautoneg, which drops parameters that
+    /// it cannot read, and takes a quality that is no number for 0.
+    fn parse(text: &'a str) -> Option<Clause<'a>> {
+        let (media_type, rest) = text.split_once(';').unwrap_or((text, ""));
+        let (kind, subkind) = match media_type.trim_matches(' ').split_once('/') {
+            Some((kind, subkind)) if !subkind.is_empty() => {
+                (kind.trim_matches(' '), subkind.trim_matches(' '))
+            }
+            Some(("*", _)) => ("*", "*"),
+            None if media_type.trim_matches(' ') == "*" => ("*", "*"),
+            _ => return None,
+        };
+        let subkind = subkind.strip_suffix('/').unwrap_or(subkind);
+        if subkind.contains('/') {
+            return None;
+        }
+        let mut clause = Clause { kind, subkind, quality: 1.0, parameters: Vec::new() };
+        for (name, value) in rest.split(';').filter_map(|parameter| parameter.split_once('=')) {
+            let value = value.strip_suffix('=').unwrap_or(value);
+            match name.trim_matches(' ') {
+                _ if value.is_empty() || value.contains('=') => {}
+                "q" => clause.quality = value.parse().unwrap_or(0.0),
+                name => clause.parameters.push((name, value.trim_matches(' '))),
+            }
+        }
+        Some(clause)
+    }
+
+    fn is_preferred_to(&self, other: &Clause) -> bool {
+        self.quality > other.quality
+            || self.kind != "*" && other.kind == "*"
+            || self.subkind != "*" && other.subkind == "*"
+    }
 }
 
 /// The clauses of the header, the preferred ones first. Kubernetes: goautoneg's order says of some pairs that each comes
 /// before the other, so that it takes its way of sorting to get its result.
-fn clauses(header: &str) -> Vec<&str> {
-    let mut clauses: Vec<&str> = header.split(',').collect();
+pub(crate) fn clauses(header: &str) -> Vec<Clause<'_>> {
+    let mut clauses: Vec<Clause> = header.split(',').filter_map(Clause::parse).collect();
     for end in 1..clauses.len() {
         let mut at = end;
-        while at > 0 && is_preferred(clauses[at], clauses[at - 1]) {
+        while at > 0 && clauses[at].is_preferred_to(&clauses[at - 1]) {
             clauses.swap(at, at - 1);
             at -= 1;
         }
@@ -157,47 +235,34 @@ fn clauses(header: &str) -> Vec<&str> {
     clauses
 }
 
-fn is_preferred(one: &str, other: &str) -> bool {
-    let any = |clause| {
-        media_type(clause).split_once('/').map_or(("*", "*"), |(kind, sub)| (kind.trim(), sub.trim()))
+/// What a clause asks for, and the kind, group and version of a transformation.
+fn read_options<'a>(clause: &Clause<'a>, default: Accept) -> Option<(Accept, (&'a str, &'a str, &'a str))> {
+    let encoding = match (clause.kind, clause.subkind) {
+        ("*", "*") | ("application", "*") => Encoding::Json,
+        ("application", subkind) => ENCODINGS
+            .into_iter()
+            .find(|encoding| encoding.media_type().strip_prefix("application/") == Some(subkind))?,
+        _ => return None,
     };
-    let (one_type, other_type) = (any(one), any(other));
-    quality(one) > quality(other)
-        || one_type.0 != "*" && other_type.0 == "*"
-        || one_type.1 != "*" && other_type.1 == "*"
-}
-
-fn quality(clause: &str) -> f64 {
-    let value = parameters(clause).find(|parameter| parameter.0 == "q").map(|parameter| parameter.1);
-    value.and_then(|value| value.parse().ok()).unwrap_or(1.0)
-}
-
-fn parameters(clause: &str) -> impl Iterator<Item = (&str, &str)> {
-    clause.split(';').skip(1).filter_map(|parameter| {
-        let (key, value) = parameter.split_once('=')?;
-        Some((key.trim(), value.trim()))
-    })
-}
-
-fn choose(clause: &str, default: Accept, offer: Offer) -> Option<Accept> {
-    let mut accept = default;
-    let wanted = media_type(clause);
-    accept.encoding = match wanted {
-        "*/*" | "application/*" => Encoding::Json,
-        _ => ENCODINGS.into_iter().find(|encoding| encoding.media_type() == wanted)?,
-    };
+    let mut accept = Accept { encoding, ..default };
     let (mut kind, mut group, mut version) = ("", "", "");
-    for (key, value) in parameters(clause) {
-        match key {
+    for (key, value) in &clause.parameters {
+        match *key {
             "as" => kind = value,
             "g" => group = value,
             "v" => version = value,
-            "pretty" => accept.pretty = value == "1",
-            "stream" if !matches!(value, "" | "watch") => return None,
-            "sv" if !value.is_empty() => return None,
+            "pretty" => accept.pretty = *value == "1",
+            // There are no streams of YAML.
+            "stream" if *value != "watch" || encoding == Encoding::Yaml => return None,
+            "sv" => return None,
             _ => {}
         }
     }
+    Some((accept, (kind, group, version)))
+}
+
+fn choose(clause: &Clause, default: Accept, offer: Offer) -> Option<Accept> {
+    let (mut accept, (kind, group, version)) = read_options(clause, default)?;
     accept.form = form(kind, group, version)?;
     accept.listed = kind == "PartialObjectMetadataList";
     // Tables have no protobuf.
@@ -266,7 +331,8 @@ mod tests {
     fn check(header: &str, expected: Option<(Encoding, Form)>) {
         let mut headers = HeaderMap::new();
         headers.insert("accept", header.parse().unwrap());
-        let chosen = negotiate(&headers, &Query::default(), false).ok();
+        let offer = Offer { tables: true, protobuf: true, restful: true };
+        let chosen = negotiate_among(&headers, &Query::default(), false, offer).ok();
         assert_eq!(chosen.map(|accept| (accept.encoding, accept.form)), expected, "{header}");
     }
 
@@ -294,6 +360,62 @@ mod tests {
         check("*/*;q=0.9,application/yaml;q=0.1", yaml);
         check("application/json;q=0.1,application/yaml;q=0.2", yaml);
         check("Application/JSON", None);
+        check("application/json;q=abc,application/yaml;q=0.1", yaml);
+    }
+
+    #[test]
+    fn a_clause_is_read_as_goautoneg_reads_it() {
+        let read = |text| Clause::parse(text).map(|clause| (clause.kind, clause.subkind, clause.parameters));
+        assert_eq!(read(" application / json ;a = b ;c;d=;e=f=g;h=i="), {
+            Some(("application", "json", vec![("a", "b"), ("h", "i")]))
+        });
+        for any in ["*", "*/", "*/*"] {
+            assert_eq!(read(any), Some(("*", "*", vec![])), "{any}");
+        }
+        for nothing in ["", "application", "application/", "a/b/c", ";q=1"] {
+            assert_eq!(read(nothing), None, "{nothing}");
+        }
+        let quality = |text| Clause::parse(text).unwrap().quality;
+        assert_eq!(["*;q=0.5", "*;q= 0.5", "*"].map(quality), [0.5, 0.0, 1.0]);
+    }
+
+    #[test]
+    fn aggregated_discovery_is_for_clauses_that_ask_for_it() {
+        let chosen = |header: &str, restful| {
+            let headers = crate::request::headers(&[("accept", header)]);
+            negotiate_aggregated_discovery(&headers, &Query::default(), restful).map(|accept| accept.encoding)
+        };
+        let of = "g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+        for (header, expected) in [
+            (format!("application/json;{of}"), Some(Encoding::Json)),
+            (format!("application/yaml;{of}"), Some(Encoding::Yaml)),
+            (format!("application/vnd.kubernetes.protobuf;{of}"), Some(Encoding::Protobuf)),
+            (format!("*/*;{of}"), Some(Encoding::Json)),
+            (format!("application/json;{of};profile=nopeer;x=y"), Some(Encoding::Json)),
+            (format!("application/json,application/yaml;{of};q=0.1"), Some(Encoding::Yaml)),
+            (format!("application/yaml;{of};stream=watch"), None),
+            (format!("text/html;{of}"), None),
+            (format!("application/json;{of}").replace("v2", "v2beta1"), None),
+            ("application/json;as=APIGroupDiscoveryList".into(), None),
+            ("application/json".into(), None),
+        ] {
+            assert_eq!(chosen(&header, true), expected, "{header}");
+        }
+        let any = format!("application/*;{of}");
+        assert_eq!((chosen(&any, true), chosen(&any, false)), (None, Some(Encoding::Json)));
+    }
+
+    #[test]
+    fn a_document_is_never_transformed() {
+        let chosen = |header: &str| {
+            let headers = crate::request::headers(&[("accept", header)]);
+            let accept = negotiate_document(&headers, &Query::default(), true);
+            accept.map(|accept| (accept.encoding, accept.form)).map_err(|status| status.code)
+        };
+        let (table, json) = ("application/json;as=Table;v=v1;g=meta.k8s.io", "application/json;q=0.1");
+        assert_eq!(chosen(&format!("{table},{json}")), Ok((Encoding::Json, Form::Whole)));
+        assert_eq!(chosen(&table.replace("Table", "PartialObjectMetadata")), Err(406));
+        assert_eq!(chosen("application/vnd.kubernetes.protobuf"), Ok((Encoding::Protobuf, Form::Whole)));
     }
 
     #[test]

@@ -4,11 +4,6 @@ use mizzen_object::{Value, value};
 
 use super::{Group, Version, is_built_in};
 
-/// What a media type says that asks for this document, and what the answer's says.
-///
-/// Kubernetes: v1.36 no longer knows `v2beta1`; who accepts nothing else gets 406.
-pub const MEDIA_PARAMETERS: &str = "g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-
 /// `/api` (give it core alone) and `/apis` (give it all others).
 pub fn aggregated<'a>(groups: impl IntoIterator<Item = &'a Group>) -> Value {
     let items: Vec<Value> = groups.into_iter().map(group).collect();

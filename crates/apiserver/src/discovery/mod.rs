@@ -11,7 +11,7 @@ mod resources;
 #[cfg(test)]
 mod tests;
 
-pub use aggregated::{MEDIA_PARAMETERS, aggregated};
+pub use aggregated::aggregated;
 pub use order::{Priority, compare_versions, is_built_in, priority};
 pub(crate) use resources::of as resources_of;
 pub use resources::storage_version_hash;
