@@ -68,10 +68,10 @@ impl Status {
 
     /// 403: who asks may not.
     pub fn forbidden(resource: &GroupResource, name: &str, why: &str) -> Status {
-        let message = match (resource.resource.as_str(), name) {
+        let message = match (resource.to_string().as_str(), name) {
             ("", _) => format!("forbidden: {why}"),
-            (_, "") => format!("{resource} is forbidden: {why}"),
-            _ => format!("{resource} {} is forbidden: {why}", crate::json::quote(name)),
+            (resource, "") => format!("{resource} is forbidden: {why}"),
+            (resource, name) => format!("{resource} {} is forbidden: {why}", crate::json::quote(name)),
         };
         Status { details: Some(about(resource, name)), ..Status::failure(403, "Forbidden", message) }
     }

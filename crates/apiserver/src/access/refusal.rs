@@ -117,6 +117,14 @@ mod tests {
             "RBAC: no",
             r#"deployments.apps "d" is forbidden: User "jane" cannot get resource "deployments/scale" in API group "apps" at the cluster scope: RBAC: no"#,
         );
+        let nothing =
+            Resource { group: "apps", resource: "", name: "y", namespace: "x", ..Resource::default() };
+        check(
+            "get",
+            Target::Resource(nothing),
+            "",
+            r#".apps "y" is forbidden: User "jane" cannot get resource "" in API group "apps" in the namespace "x""#,
+        );
         check("get", Target::Page("/metrics"), "", r#"forbidden: User "jane" cannot get path "/metrics""#);
     }
 
