@@ -260,7 +260,9 @@ async fn report(endpoint: Endpoint, checks: &[Check<'_>], server: &Inner, query:
             lines += &format!("[+]{name} excluded: ok\n");
             continue;
         }
-        match check.run(server).await {
+        let result = check.run(server).await;
+        server.metrics.health_checks.observe(name, root, result.is_ok());
+        match result {
             Ok(()) => lines += &format!("[+]{name} ok\n"),
             Err(problem) => {
                 lines += &format!("[-]{name} failed: reason withheld\n");

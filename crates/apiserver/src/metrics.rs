@@ -1,5 +1,6 @@
 //! What is counted, under upstream's names where the meaning is the same.
 
+mod health_checks;
 mod histogram;
 mod reloads;
 mod results;
@@ -16,6 +17,7 @@ use mizzen_registry::Health;
 use crate::answer::Answer;
 use crate::request::{Request, ResourcePath, Target};
 use crate::server::Inner;
+use health_checks::HealthChecks;
 pub use histogram::{Histogram, Timings};
 pub use reloads::{Reloads, hash};
 pub(crate) use results::{Authenticated, Authorized, DOUBLING, Results};
@@ -101,6 +103,7 @@ pub trait Measured: fmt::Debug + Send + Sync {
 #[derive(Default)]
 pub(crate) struct Metrics {
     pub results: Results,
+    pub health_checks: HealthChecks,
     requests: Mutex<BTreeMap<(Observed, u16), u64>>,
     durations: Mutex<BTreeMap<Observed, Histogram>>,
     inflight: [AtomicI64; 2],
@@ -158,6 +161,13 @@ impl Metrics {
         count.fetch_add(1, Ordering::Relaxed);
         let events = lock(&self.events).entry(kind.gvk.kind.clone()).or_default().clone();
         Gauge { count, events }
+    }
+
+    /// Forgets what has been counted of requests and watches. What is under way goes on being counted.
+    pub fn reset(&self) {
+        lock(&self.requests).clear();
+        lock(&self.durations).clear();
+        lock(&self.events).values().for_each(|count| count.store(0, Ordering::Relaxed));
     }
 
     /// The whole in Prometheus' text form.

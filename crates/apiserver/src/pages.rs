@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use mizzen_object::{GroupVersionKind, Status, Value, json};
 
 use crate::aggregation;
@@ -17,9 +17,10 @@ use crate::request::Request;
 use crate::server::Inner;
 
 /// The paths that exist besides groups and their versions.
-const OTHERS: [&str; 7] = [
+const OTHERS: [&str; 8] = [
     openid::CONFIGURATION,
     "/metrics",
+    "/metrics/slis",
     "/openapi/v2",
     "/openapi/v3",
     "/openapi/v3/",
@@ -57,11 +58,35 @@ pub(crate) async fn answer(server: &Arc<Inner>, request: &Request, path: &str) -
     let is_exact = request.uri.path() == path;
     match parts.as_slice() {
         ["healthz" | "livez" | "readyz", ..] => Ok(health::answer(server, request, &parts).await),
-        ["metrics"] if is_exact => Ok(answer::answer(200, METRICS_TYPE, server.metrics.text(server))),
+        ["metrics"] if is_exact => Ok(metrics(server, request)),
+        ["metrics", "slis"] if is_exact => Ok(health_check_metrics(server, request)),
         ["openapi", "v2"] if is_exact => openapi_v2(server, request).await,
         ["openapi", "v3"] if is_exact => openapi_index(server).await,
         ["openapi", "v3", ..] => openapi_v3(server, request).await,
         _ => document(server, request, &parts),
+    }
+}
+
+/// `/metrics`. Kubernetes: DELETE resets them (component-base/metrics/legacyregistry); ours resets what is counted of
+/// requests.
+fn metrics(server: &Inner, request: &Request) -> Answer {
+    if request.method == Method::DELETE {
+        server.metrics.reset();
+        return answer::answer(200, "text/plain; charset=utf-8", "metrics reset\n");
+    }
+    answer::answer(200, METRICS_TYPE, server.metrics.text(server))
+}
+
+/// `/metrics/slis`.
+fn health_check_metrics(server: &Inner, request: &Request) -> Answer {
+    let checks = &server.metrics.health_checks;
+    if request.method == Method::DELETE {
+        checks.reset();
+        return answer::answer(200, "text/plain; charset=utf-8", "metrics reset\n");
+    }
+    match checks.text() {
+        text if text.is_empty() => empty(StatusCode::OK),
+        text => answer::answer(200, METRICS_TYPE, text),
     }
 }
 

@@ -145,3 +145,43 @@ async fn checks_are_listed_in_kube_apiservers_order() {
         assert_eq!(page(&rig, path).await.0, 404, "{path}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn results_of_health_checks_are_service_level_indicators() {
+    let rig = Rig::with(Options { health: vec![Arc::new(Tired)], ..Options::default() }).await;
+    assert_eq!(page(&rig, "/metrics/slis").await, (200, String::new()));
+    for path in ["/livez", "/readyz", "/readyz?verbose", "/readyz?exclude=other", "/readyz/other"] {
+        page(&rig, path).await;
+    }
+    let (code, text) = page(&rig, "/metrics/slis").await;
+    assert_eq!(code, 200);
+    for line in [
+        "kubernetes_healthcheck{name=\"ping\",type=\"livez\"} 1",
+        "kubernetes_healthcheck{name=\"other\",type=\"readyz\"} 0",
+        "kubernetes_healthchecks_total{name=\"ping\",status=\"success\",type=\"readyz\"} 3",
+        // Neither an excluded check nor one that is asked for alone counts.
+        "kubernetes_healthchecks_total{name=\"other\",status=\"error\",type=\"readyz\"} 2",
+    ] {
+        assert!(text.lines().any(|known| known == line), "{line}: {text}");
+    }
+    assert!(!text.contains("name=\"other\",type=\"livez\"") && !text.contains("healthz"), "{text}");
+    let answer = rig.send("DELETE", "/metrics/slis", "").await;
+    assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "metrics reset\n");
+    assert_eq!(page(&rig, "/metrics/slis").await, (200, String::new()));
+    assert_eq!(page(&rig, "/metrics/slis/").await.0, 404);
+    assert!(page(&rig, "/").await.1.contains("\"/metrics/slis\""));
+}
+
+#[tokio::test(start_paused = true)]
+async fn deleting_metrics_resets_what_is_counted_of_requests() {
+    let rig = Rig::new().await;
+    page(&rig, "/api/v1/namespaces").await;
+    let counted = |text: &str| text.contains("resource=\"namespaces\"");
+    assert!(counted(&page(&rig, "/metrics").await.1));
+    let answer = rig.send("DELETE", "/metrics", "").await;
+    assert_eq!(answer.headers()["content-type"], "text/plain; charset=utf-8");
+    assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "metrics reset\n");
+    let text = page(&rig, "/metrics").await.1;
+    let requests = text.lines().filter(|line| line.starts_with("apiserver_request_total"));
+    assert!(!requests.into_iter().any(counted), "{text}");
+}

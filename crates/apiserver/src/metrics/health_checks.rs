@@ -1,0 +1,61 @@
+//! Results of health checks: the service level indicators of `/metrics/slis`, under upstream's names
+//! (component-base/metrics/prometheus/slis).
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Mutex;
+
+use super::{head, lock};
+
+/// What is known of a check at an endpoint.
+#[derive(Default)]
+struct Results {
+    passed_last: bool,
+    successes: u64,
+    errors: u64,
+}
+
+/// The results of all checks, by name and endpoint.
+#[derive(Default)]
+pub(crate) struct HealthChecks(Mutex<BTreeMap<(String, &'static str), Results>>);
+
+impl HealthChecks {
+    /// Records the result of a check that an endpoint has run.
+    pub fn observe(&self, name: &str, endpoint: &'static str, passed: bool) {
+        let mut checks = lock(&self.0);
+        let results = checks.entry((name.to_owned(), endpoint)).or_default();
+        results.passed_last = passed;
+        *if passed { &mut results.successes } else { &mut results.errors } += 1;
+    }
+
+    /// Forgets all results.
+    pub fn reset(&self) {
+        lock(&self.0).clear();
+    }
+
+    /// All results in Prometheus' text form; nothing at all if no check has run.
+    pub fn text(&self) -> String {
+        const LAST: &str = "kubernetes_healthcheck";
+        const TOTAL: &str = "kubernetes_healthchecks_total";
+        let checks = lock(&self.0);
+        let mut out = String::new();
+        if checks.is_empty() {
+            return out;
+        }
+        head(&mut out, LAST, "gauge", "Whether a health check passed when it last ran.");
+        for ((name, endpoint), results) in checks.iter() {
+            let passed = u8::from(results.passed_last);
+            let _ = writeln!(out, "{LAST}{{name=\"{name}\",type=\"{endpoint}\"}} {passed}");
+        }
+        head(&mut out, TOTAL, "counter", "Health checks by result.");
+        for ((name, endpoint), results) in checks.iter() {
+            for (status, count) in [("error", results.errors), ("success", results.successes)] {
+                if count > 0 {
+                    let labels = format!("name=\"{name}\",status=\"{status}\",type=\"{endpoint}\"");
+                    let _ = writeln!(out, "{TOTAL}{{{labels}}} {count}");
+                }
+            }
+        }
+        out
+    }
+}
