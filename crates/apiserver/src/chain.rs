@@ -188,6 +188,10 @@ async fn pass(server: &Arc<Inner>, request: &mut Request) -> Result<Answer, Stat
     receive(request).await?;
     match request.info.target() {
         Target::Page(path) => pages::answer(server, request, path).await,
+        // Kubernetes: a component has no API, so every path of it is a non-resource path.
+        Target::Resource(_) if server.options.component.is_some() => {
+            pages::answer(server, request, request.uri.path()).await
+        }
         Target::Resource(path) => verbs::answer(server, request, path).await,
     }
 }

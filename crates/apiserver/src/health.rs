@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use http::header;
 use mizzen_object::json::quote;
@@ -132,6 +132,32 @@ impl BootSequence {
     }
 }
 
+/// The health endpoints of a component that serves no API: a controller manager, a scheduler. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct ComponentHealth(Arc<RwLock<Vec<(Endpoint, Vec<Arc<dyn HealthCheck>>)>>>);
+
+impl ComponentHealth {
+    /// Serves an endpoint, which runs these checks, too.
+    pub fn add(&self, endpoint: Endpoint, checks: Vec<Arc<dyn HealthCheck>>) {
+        let mut endpoints = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        match endpoints.iter_mut().find(|(known, _)| *known == endpoint) {
+            Some((_, known)) => known.extend(checks),
+            None => endpoints.push((endpoint, checks)),
+        }
+    }
+
+    /// The checks of an endpoint; none if it is not served. Kubernetes: where there is nothing to check there is a ping
+    /// (server/healthz/healthz.go, InstallPathHandler).
+    fn checks(&self, endpoint: Endpoint) -> Option<Vec<Check<'static>>> {
+        let endpoints = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let (_, checks) = endpoints.iter().find(|(known, _)| *known == endpoint)?;
+        Some(match checks.is_empty() {
+            true => vec![Check::Own(PING)],
+            false => checks.iter().cloned().map(Check::OfComponent).collect(),
+        })
+    }
+}
+
 /// A check of the server itself, and what is wrong if it fails.
 type Own = (&'static str, fn(&Inner) -> Result<(), String>);
 
@@ -172,6 +198,7 @@ enum Check<'a> {
     Own(Own),
     Boot(&'static str),
     Outside(&'a dyn HealthCheck),
+    OfComponent(Arc<dyn HealthCheck>),
 }
 
 impl Check<'_> {
@@ -179,6 +206,7 @@ impl Check<'_> {
         match self {
             Check::Own((name, _)) | Check::Boot(name) => name,
             Check::Outside(check) => check.name(),
+            Check::OfComponent(check) => check.name(),
         }
     }
 
@@ -188,6 +216,7 @@ impl Check<'_> {
             Check::Boot(name) if server.boot_sequence.is_complete(name) => Ok(()),
             Check::Boot(_) => Err("not finished".into()),
             Check::Outside(check) => check.check().await,
+            Check::OfComponent(check) => check.check().await,
         }
     }
 }
@@ -232,7 +261,11 @@ pub(crate) fn paths(server: &Inner) -> Vec<String> {
 pub(crate) async fn answer(server: &Arc<Inner>, request: &Request, parts: &[&str]) -> Answer {
     let not_found = || answer::text(404, "404 page not found\n");
     let Some(endpoint) = Endpoint::named(parts[0]) else { return not_found() };
-    let checks = checks(server, endpoint);
+    let checks = match &server.options.component {
+        Some(component) => component.checks(endpoint),
+        None => Some(checks(server, endpoint)),
+    };
+    let Some(checks) = checks else { return not_found() };
     if parts.len() == 1 {
         return report(endpoint, &checks, server, &request.query).await;
     }

@@ -33,6 +33,7 @@ pub mod jose;
 mod legacy;
 pub mod listen;
 mod load;
+mod log_files;
 pub mod metrics;
 mod notes;
 pub mod openapi;
@@ -57,15 +58,16 @@ mod verbs;
 
 pub use admission::{
     Admission, ConfigurationError, EventRateLimit, ImagePolicy, Level, LimitedResource, NodeSelectors,
-    PluginError, Plugins, PodSecurity, PodTolerations, Policy, Standard, Version,
+    PluginError, Plugins, PodSecurity, PodTolerations, Policy, Standard, TolerationSeconds, Version,
 };
 pub use answer::{Answer, Body, Broken};
 pub use browsers::Browsers;
-pub use extend::{BuildError, Builder};
+pub use extend::{BuildError, Builder, NonResourceHandler, NonResourceRequest};
 pub use fairness::Concurrency;
-pub use health::{Endpoint, HealthCheck, kube_apiserver_boot_sequence};
+pub use health::{ComponentHealth, Endpoint, HealthCheck, kube_apiserver_boot_sequence};
 pub use identity::{MASTERS, User};
 pub use in_process::InProcess;
+pub use mizzen_kinds::disallow_privileged;
 pub use outgoing::{Anyone, Identity};
 pub use runtime_config::{ApiSetting, check_runtime_config};
 pub use server::{Http, Options, Server};

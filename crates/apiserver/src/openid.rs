@@ -27,7 +27,7 @@ pub(crate) fn configuration(server: &Inner, request: &Request) -> Option<Result<
     if !accounts.issuer().starts_with("https://") {
         return None;
     }
-    let own = || format!("https://{}{KEYS}", server.options.advertise);
+    let own = || format!("https://{}{KEYS}", server.options.external_address());
     let keys = accounts.keys_url.clone().unwrap_or_else(own);
     let others = accounts.keys.iter().map(|key| key.algorithm());
     let algorithms: BTreeSet<&str> = others.chain([signer.algorithm()]).collect();

@@ -10,7 +10,9 @@ use mizzen_object::{GroupVersionKind, Status, Value, json};
 use crate::aggregation;
 use crate::answer::{self, Accept, Answer, Encoding, clauses};
 use crate::discovery::{self, Group, is_built_in};
+use crate::extend::NonResourceRequest;
 use crate::health;
+use crate::log_files;
 use crate::openapi::OpenApi;
 use crate::openid;
 use crate::request::Request;
@@ -30,17 +32,26 @@ const OTHERS: [&str; 8] = [
 
 /// All of them.
 fn others(server: &Inner) -> Vec<String> {
-    OTHERS.into_iter().map(String::from).chain(health::paths(server)).collect()
+    let handled = server.options.non_resource_handlers.iter().flat_map(|handler| handler.listed_paths());
+    let logs = server.options.log_directory.iter().map(|_| "/logs".to_owned());
+    OTHERS.into_iter().map(String::from).chain(health::paths(server)).chain(handled).chain(logs).collect()
 }
 
 /// Answers a request for a page. A slash at the end of its path does not count, but for health checks.
 pub(crate) async fn answer(server: &Arc<Inner>, request: &Request, path: &str) -> Result<Answer, Status> {
     let is_check = ["/healthz", "/livez", "/readyz"].iter().any(|check| path.starts_with(check));
+    let whole_path = path;
+    if let Some(response) = handled(server, request, path).await {
+        return Ok(response);
+    }
     let path = match path.strip_suffix('/') {
         Some("") => "/",
         Some(trimmed) if !is_check && path != "//" => trimmed,
         _ => path,
     };
+    if server.options.component.is_some() && !is_check {
+        return Ok(not_found());
+    }
     if let Some(page) = server.fairness.page(path, !request.query.text("includeRequestDetails").is_empty()) {
         return Ok(page);
     }
@@ -54,6 +65,10 @@ pub(crate) async fn answer(server: &Arc<Inner>, request: &Request, path: &str) -
         return answer;
     }
     let parts: Vec<&str> = path.split('/').skip(1).collect();
+    if let (["logs", ..], Some(directory)) = (parts.as_slice(), &server.options.log_directory) {
+        read_only(request)?;
+        return log_files::serve(directory, whole_path).await;
+    }
     // Kubernetes: these are registered by their exact paths; other pages may have a trailing slash.
     let is_exact = request.uri.path() == path;
     match parts.as_slice() {
@@ -88,6 +103,19 @@ fn health_check_metrics(server: &Inner, request: &Request) -> Answer {
         text if text.is_empty() => empty(StatusCode::OK),
         text => answer::answer(200, METRICS_TYPE, text),
     }
+}
+
+/// The response of the first handler that has the path.
+async fn handled(server: &Inner, request: &Request, path: &str) -> Option<Answer> {
+    let query = request.uri.query().unwrap_or_default();
+    let (method, headers, body) = (&request.method, &request.headers, &request.body);
+    for handler in &server.options.non_resource_handlers {
+        let asked = NonResourceRequest { method, path, query, headers, body };
+        if let Some(response) = handler.serve(asked).await {
+            return Some(response.map(Into::into));
+        }
+    }
+    None
 }
 
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
@@ -208,7 +236,7 @@ fn roots(server: &Arc<Inner>, request: &Request, core: bool) -> Result<Answer, S
     }
     let value = match core {
         true if server.catalog.group("").is_none() => return Ok(not_found()),
-        true => discovery::core_versions(&server.options.advertise),
+        true => discovery::core_versions(&server.options.external_address()),
         false => discovery::group_list(groups),
     };
     Ok(described(server, &value, accept(request, core)?))

@@ -1,6 +1,8 @@
 //! The server's parts, and the way of a request through them.
 
-use std::path::Path;
+use std::net::Ipv6Addr;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -23,9 +25,9 @@ use crate::browsers::Browsers;
 use crate::catalog::Catalog;
 use crate::chain;
 use crate::definitions::{self, Definitions};
-use crate::extend::Extensions;
+use crate::extend::{Extensions, NonResourceHandler};
 use crate::fairness::{self, Concurrency, Fairness};
-use crate::health::{self, BootSequence, HealthCheck};
+use crate::health::{self, BootSequence, ComponentHealth, HealthCheck};
 use crate::identity::User;
 use crate::metrics::{Measured, Metrics};
 use crate::outgoing::{Client, Identity};
@@ -89,6 +91,31 @@ pub struct Options {
     pub concurrency: Concurrency,
     /// The ranges of services' addresses: one of each family that services can have, their usual one first.
     pub service_ranges: Vec<Block>,
+    /// The node ports of services.
+    pub service_node_ports: RangeInclusive<u16>,
+    /// The authorities, as PEM, that must have signed the serving certificates of kubelets; they are not verified without.
+    pub kubelet_authority: Option<String>,
+    /// The host, and the port unless it is the own one, in URLs that clients outside are given; `advertise` without.
+    pub external_hostname: Option<String>,
+    /// The directory whose files are served at `/logs`; without it nothing is.
+    pub log_directory: Option<PathBuf>,
+    /// Who serves non-resource paths before the server itself does.
+    pub non_resource_handlers: Vec<Arc<dyn NonResourceHandler>>,
+    /// The health endpoints of a component that serves no API; none for an API server.
+    pub component: Option<ComponentHealth>,
+}
+
+impl Options {
+    /// The address in URLs that clients are given. Kubernetes: server/config.go, `ExternalAddress`.
+    pub(crate) fn external_address(&self) -> String {
+        let port = || self.advertise.rsplit_once(':').map_or("443", |(_, port)| port);
+        match &self.external_hostname {
+            None => self.advertise.clone(),
+            Some(host) if host.parse::<Ipv6Addr>().is_ok() => format!("[{host}]:{}", port()),
+            Some(host) if host.contains(':') => host.clone(),
+            Some(host) => format!("{host}:{}", port()),
+        }
+    }
 }
 
 impl Default for Options {
@@ -117,6 +144,12 @@ impl Default for Options {
             audit: None,
             concurrency: Concurrency::default(),
             service_ranges: Block::parse_sloppy("10.0.0.0/24").into_iter().collect(),
+            service_node_ports: 30_000..=32_767,
+            kubelet_authority: None,
+            external_hostname: None,
+            log_directory: None,
+            non_resource_handlers: Vec::new(),
+            component: None,
         }
     }
 }

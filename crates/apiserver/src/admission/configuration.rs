@@ -11,6 +11,7 @@ use super::pod_node_selector::NodeSelectors;
 use super::pod_security::{PodSecurity, Policy};
 use super::pod_tolerations::PodTolerations;
 use super::quota::LimitedResource;
+use super::toleration::TolerationSeconds;
 
 /// What plug-ins are told that have something to be told.
 #[derive(Debug, Clone, Default)]
@@ -27,6 +28,8 @@ pub struct Admission {
     pub node_selectors: NodeSelectors,
     /// Which taints pods tolerate where their namespace says nothing.
     pub pod_tolerations: PodTolerations,
+    /// How long pods stay on nodes that are lost where they do not say.
+    pub toleration_seconds: TolerationSeconds,
 }
 
 /// Why a configuration cannot be used.

@@ -48,6 +48,7 @@ pub use pod_tolerations::PodTolerations;
 pub(crate) use policy::Policies;
 pub use quota::LimitedResource;
 pub(crate) use service::{Claim, Claims, follow_all};
+pub use toleration::TolerationSeconds;
 pub(crate) use webhook::Webhooks;
 
 use std::sync::{Mutex, PoisonError};

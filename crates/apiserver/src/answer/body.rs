@@ -2,6 +2,7 @@
 //!
 //! Bodies are pulled: what has not been asked for has not been joined or compressed.
 
+use std::io::Read;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -10,6 +11,7 @@ use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use mizzen_object::Str;
 use mizzen_registry::Space;
+use tokio::sync::mpsc;
 
 use super::compress::Gzip;
 use crate::audit::Record;
@@ -94,6 +96,15 @@ pub(crate) trait Source: Send {
     fn poll_next(self: Pin<&mut Self>, context: &mut Context) -> Poll<Option<Bytes>>;
 }
 
+/// Chunks that another thread sends.
+struct Received(mpsc::Receiver<Bytes>);
+
+impl Source for Received {
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context) -> Poll<Option<Bytes>> {
+        self.0.poll_recv(context)
+    }
+}
+
 impl Body {
     fn of(kind: Kind) -> Body {
         Body { kind, _held: Record::default(), lease: Lease::default() }
@@ -117,6 +128,22 @@ impl Body {
     /// A body that goes on until its source ends.
     pub(crate) fn stream(source: impl Source + 'static) -> Body {
         Body::of(Kind::Stream(Box::pin(source)))
+    }
+
+    /// What a reader has, read beside the runtime's threads while it is sent. A reader that fails ends the body.
+    pub(crate) fn reader(mut reader: impl Read + Send + 'static) -> Body {
+        let (sender, received) = mpsc::channel(1);
+        tokio::task::spawn_blocking(move || {
+            loop {
+                let mut chunk = vec![0; LARGE];
+                let Ok(length @ 1..) = reader.read(&mut chunk) else { return };
+                chunk.truncate(length);
+                if sender.blocking_send(Bytes::from(chunk)).is_err() {
+                    return;
+                }
+            }
+        });
+        Body::stream(Received(received))
     }
 
     /// The body of another server's answer, as it comes.

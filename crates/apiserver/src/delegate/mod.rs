@@ -27,7 +27,7 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 use crate::Server;
-use crate::authenticate::{Authorities, TokenCache};
+use crate::authenticate::{Authorities, TokenCache, Trusted};
 use crate::listen::listen;
 use crate::outgoing::{Client, Identity, Target, whole};
 use crate::receive::MAX_BODY;
@@ -152,6 +152,11 @@ impl Upstream {
         Ok((code, json::parse(&body).map_err(|error| error.to_string())?))
     }
 
+    /// Whose client certificates count, as the main server publishes it.
+    pub async fn trusted(&self) -> Result<Trusted, UpstreamError> {
+        trust::ask(self).await
+    }
+
     /// Serves on a network until `stop` is done, as `identity`, to whom the main server says may come.
     pub async fn serve(
         &self,
@@ -160,7 +165,7 @@ impl Upstream {
         identity: &Identity,
         stop: impl Future<Output = ()>,
     ) -> Result<(), UpstreamError> {
-        let authorities = Authorities::new(&self.0.registry, &trust::ask(self).await?);
+        let authorities = Authorities::new(&self.0.registry, &self.trusted().await?);
         let tls = trust::tls(authorities.clone(), identity)?;
         listen(server, listener, tls, authorities.identify(), stop, GRACE).await;
         Ok(())

@@ -11,6 +11,7 @@ mod asked;
 mod below;
 mod builder;
 mod definition;
+mod non_resource;
 mod storage;
 
 pub use admit::Admit;
@@ -18,6 +19,7 @@ pub(crate) use admit::{mutate, validate};
 pub use asked::Asked;
 pub use below::Below;
 pub use builder::{BuildError, Builder};
+pub use non_resource::{NonResourceHandler, NonResourceRequest};
 pub use storage::Storage;
 
 use std::collections::HashMap;

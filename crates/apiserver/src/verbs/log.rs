@@ -145,11 +145,15 @@ async fn pass_on(call: &Call<'_>, address: &str, path: &str) -> Result<Answer, S
     let url = format!("https://{address}{path}");
     let failed = |why: String| Status::unknown(format!("Get {}: {why}", json::quote(&url)));
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-    // Kubernetes: a kubelet signs its certificate itself, and nobody has told this server whom to trust.
+    // Kubernetes: without --kubelet-certificate-authority the certificate is not verified, as kubelets sign their own.
+    let trust = match &call.server.options.kubelet_authority {
+        Some(authority) => Trust::bundle(authority.clone().into()),
+        None => Trust::Anyone,
+    };
     let target = Target {
         address: address.into(),
-        server_name: host.into(),
-        trust: Trust::Anyone,
+        server_name: host.trim_matches(['[', ']']).into(),
+        trust,
         as_front_proxy: true,
         http2: false,
     };

@@ -6,6 +6,7 @@
 
 mod affinity;
 mod annotations;
+mod capabilities;
 mod claim;
 mod containers;
 mod default;
@@ -37,6 +38,7 @@ use mizzen_object::{Action, Context, Path, Str, Value, Violations};
 use crate::Behaviour;
 
 pub(crate) use affinity::validate_node_selector;
+pub use capabilities::disallow_privileged;
 pub(crate) use claim::{claim_spec_warnings, validate_claim_spec};
 pub(crate) use default::{default_template, each, round, with};
 pub(crate) use internal::form;

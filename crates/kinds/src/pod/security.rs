@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use mizzen_object::validate::{field, names};
 use mizzen_object::{Path, Value, Violations};
 
+use super::capabilities::allows_privileged;
 use super::options::has_namespaced_users;
 use super::volumes::descending_path;
 use super::{Options, internal, windows};
@@ -113,6 +114,9 @@ fn with_dots(name: &str) -> String {
 
 /// A container's own context.
 pub(super) fn validate_container(context: &Value, spec: &Value, path: &Path, violations: &mut Violations) {
+    if context["privileged"].bool() && !allows_privileged() {
+        violations.forbidden(path.child("privileged"), "disallowed by cluster policy");
+    }
     for key in ["runAsUser", "runAsGroup"] {
         validate_id(&context[key], &path.child(key), violations);
     }

@@ -3,6 +3,7 @@
 use mizzen_object::validate::{field, names};
 use mizzen_object::{Path, Value, Violations};
 
+use super::capabilities::allows_privileged;
 use super::visit_containers;
 
 /// Options of a security context that only Windows has.
@@ -115,6 +116,9 @@ pub(super) fn validate_host_processes(spec: &Value, path: &Path, violations: &mu
     if !spec["hostNetwork"].bool() {
         let detail = "hostNetwork must be true if pod contains any hostProcess containers";
         violations.invalid(path.child("hostNetwork"), false, detail);
+    }
+    if !allows_privileged() {
+        violations.forbidden(path, "hostProcess containers are disallowed by cluster policy");
     }
 }
 

@@ -26,9 +26,6 @@ pub(crate) use address::follow_all;
 use crate::server::Inner;
 use crate::verbs::Call;
 
-/// The range of node ports.
-const PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
-
 const ADDRESS: &str = "spec.clusterIPs";
 const NODE_PORT: &str = "spec.ports.nodePort";
 const HEALTH_PORT: &str = "spec.healthCheckNodePort";
@@ -158,9 +155,10 @@ impl Pool for Ranges<'_> {
     }
 
     fn take_port(&mut self, wanted: Option<i64>) -> Result<i64, Exhausted> {
-        let (low, high) = (*PORTS.start(), *PORTS.end());
+        let ports = &self.server.options.service_node_ports;
+        let (low, high) = (i64::from(*ports.start()), i64::from(*ports.end()));
         if let Some(wanted) = wanted {
-            if !PORTS.contains(&wanted) {
+            if !(low..=high).contains(&wanted) {
                 let message = format!(
                     "provided port is not in the valid range. The range of valid ports is {low}-{high}"
                 );

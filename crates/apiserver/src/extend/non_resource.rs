@@ -1,0 +1,33 @@
+//! Which paths does a server have besides those of its API?
+
+use std::fmt;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Response};
+use mizzen_registry::Future;
+
+/// A request for a path that names no resource. Its user was authenticated and authorized.
+#[derive(Debug, Clone, Copy)]
+pub struct NonResourceRequest<'a> {
+    /// The method.
+    pub method: &'a Method,
+    /// The path, decoded.
+    pub path: &'a str,
+    /// What follows the question mark; empty without one.
+    pub query: &'a str,
+    /// The headers.
+    pub headers: &'a HeaderMap,
+    /// The body.
+    pub body: &'a Bytes,
+}
+
+/// Serves some non-resource paths, such as `/debug/flags/v`.
+pub trait NonResourceHandler: fmt::Debug + Send + Sync {
+    /// The response, or none if the path is not this handler's.
+    fn serve<'a>(&'a self, request: NonResourceRequest<'a>) -> Future<'a, Option<Response<Bytes>>>;
+
+    /// The paths that the index at `/` lists.
+    fn listed_paths(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
