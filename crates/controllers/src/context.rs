@@ -18,6 +18,7 @@ use mizzen_sdk::{Key, Object, Resource};
 
 use crate::census::Census;
 use crate::certificates::Sign;
+use crate::node_ipam::NodeMasks;
 
 /// The way to the API for the loop of a name; for the caches that all share, the name is empty.
 pub type Clients = Arc<dyn Fn(&str) -> Client + Send + Sync>;
@@ -40,6 +41,10 @@ pub struct Options {
     pub authority: Option<Arc<dyn Sign>>,
     /// The addresses of pods, one range per family, such as `10.244.0.0/16`; without any, nodes get no blocks of them.
     pub pod_ranges: Vec<String>,
+    /// How long the prefixes of nodes' blocks are.
+    pub node_masks: NodeMasks,
+    /// The addresses of services, which nodes do not get.
+    pub service_ranges: Vec<Block>,
     /// The addresses of simulated load balancers, one range per family; without any, Services of type LoadBalancer get none.
     pub load_balancer_ranges: Vec<Block>,
     /// The certificate, in PEM, by which the server is known. Without it none is published.
@@ -60,6 +65,8 @@ impl Options {
             loops: Vec::new(),
             authority: None,
             pod_ranges: Vec::new(),
+            node_masks: NodeMasks::default(),
+            service_ranges: Vec::new(),
             load_balancer_ranges: Vec::new(),
             root_ca: None,
             sign_token: None,

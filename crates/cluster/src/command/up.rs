@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use mizzen_controllers::{RangeError, check_range};
+use mizzen_controllers::{NodeMasks, RangeError, check_range};
 use mizzen_object::Value;
 use mizzen_scheduler::Configuration;
 
@@ -44,7 +44,7 @@ pub struct Up {
 /// A range that can be cut into blocks; empty for none.
 pub(super) fn pod_range(text: &str) -> Result<String, RangeError> {
     if !text.is_empty() {
-        check_range(text)?;
+        check_range(text, NodeMasks::default())?;
     }
     Ok(text.into())
 }

@@ -11,10 +11,13 @@ use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::NODES;
 use mizzen_sdk::{Key, Object};
 
-use crate::{After, Context, Error, Reconcile, Work};
+use crate::{After, Context, Error, Options, Reconcile, Work};
 use ranges::Range;
 
-pub use ranges::RangeError;
+pub use ranges::{NodeMasks, RangeError};
+
+/// Holds the blocks that overlap with the addresses of services; no node is called so.
+const SERVICES: &str = "";
 
 struct Blocks {
     context: Context,
@@ -24,8 +27,8 @@ struct Blocks {
 }
 
 /// Whether a range can be cut into blocks for nodes.
-pub fn check_range(text: &str) -> Result<(), RangeError> {
-    Range::new(text).map(drop)
+pub fn check_range(text: &str, masks: NodeMasks) -> Result<(), RangeError> {
+    Range::new(text, masks).map(drop)
 }
 
 /// Sets up the loop. Without a range it does nothing.
@@ -66,9 +69,13 @@ impl Blocks {
     fn begin(&self) -> Result<(), Error> {
         let mut ranges = self.ranges();
         if ranges.is_empty() {
-            let texts = &self.context.options.pod_ranges;
-            let made: Result<Vec<Range>, RangeError> = texts.iter().map(|text| Range::new(text)).collect();
+            let Options { pod_ranges, node_masks, service_ranges, .. } = &*self.context.options;
+            let made = pod_ranges.iter().map(|text| Range::new(text, *node_masks));
+            let made: Result<Vec<Range>, RangeError> = made.collect();
             *ranges = made.map_err(|error| Error::Other(error.to_string()))?;
+            for range in ranges.iter_mut() {
+                service_ranges.iter().for_each(|taken| range.hold(SERVICES, &taken.to_string()));
+            }
             for node in self.nodes.lister().list()? {
                 hold(&mut ranges, &node);
             }

@@ -5,8 +5,20 @@ use std::collections::HashMap;
 use mizzen_object::address::Block;
 
 /// How long the prefix of a node's block is.
-const V4_BLOCK: u32 = 24;
-const V6_BLOCK: u32 = 64;
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeMasks {
+    /// Of IPv4.
+    pub v4: u32,
+    /// Of IPv6.
+    pub v6: u32,
+}
+
+impl Default for NodeMasks {
+    fn default() -> NodeMasks {
+        NodeMasks { v4: 24, v6: 64 }
+    }
+}
+
 /// How much longer than that of its range it may be.
 const MOST_BITS: u32 = 16;
 
@@ -33,10 +45,10 @@ pub(super) struct Range {
 
 impl Range {
     /// A range all of whose blocks are free.
-    pub fn new(text: &str) -> Result<Range, RangeError> {
+    pub fn new(text: &str, masks: NodeMasks) -> Result<Range, RangeError> {
         let whole = Block::parse_sloppy(text).ok_or_else(|| RangeError::Nonsense(text.into()))?;
-        let prefix = if whole.ip.is_ipv4() { V4_BLOCK } else { V6_BLOCK };
-        if whole.prefix > prefix || prefix - whole.prefix > MOST_BITS {
+        let prefix = if whole.ip.is_ipv4() { masks.v4 } else { masks.v6 };
+        if prefix > whole.width() || whole.prefix > prefix || prefix - whole.prefix > MOST_BITS {
             return Err(RangeError::Size(text.into()));
         }
         Ok(Range { whole, first: whole.part(prefix, 0), holders: HashMap::new(), next: 0 })
@@ -84,7 +96,7 @@ mod tests {
 
     #[test]
     fn nodes_get_one_block_after_the_other() {
-        let mut range = Range::new("10.244.0.0/16").unwrap();
+        let mut range = Range::new("10.244.0.0/16", NodeMasks::default()).unwrap();
         assert_eq!(take(&mut range, "a").as_deref(), Some("10.244.0.0/24"));
         assert_eq!(take(&mut range, "b").as_deref(), Some("10.244.1.0/24"));
         assert_eq!(take(&mut range, "a").as_deref(), Some("10.244.0.0/24"));
@@ -94,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_released_block_is_given_again_when_the_others_are_gone() {
-        let mut range = Range::new("10.0.0.0/23").unwrap();
+        let mut range = Range::new("10.0.0.0/23", NodeMasks::default()).unwrap();
         assert!(take(&mut range, "a").is_some() && take(&mut range, "b").is_some());
         assert_eq!(take(&mut range, "c"), None);
         range.release("a");
@@ -103,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_block_that_a_node_has_is_not_given_to_another() {
-        let mut range = Range::new("10.0.0.0/22").unwrap();
+        let mut range = Range::new("10.0.0.0/22", NodeMasks::default()).unwrap();
         range.hold("a", "10.0.0.0/23");
         range.hold("b", "192.168.0.0/24");
         range.hold("b", "nonsense");
@@ -112,7 +124,7 @@ mod tests {
 
     #[test]
     fn addresses_of_the_other_family_have_larger_blocks() {
-        let mut range = Range::new("fd00:10:244::/48").unwrap();
+        let mut range = Range::new("fd00:10:244::/48", NodeMasks::default()).unwrap();
         assert_eq!(take(&mut range, "a").as_deref(), Some("fd00:10:244::/64"));
         assert_eq!(take(&mut range, "b").as_deref(), Some("fd00:10:244:1::/64"));
     }
@@ -120,10 +132,10 @@ mod tests {
     #[test]
     fn what_cannot_be_cut_is_refused() {
         for text in ["", "10.0.0.0", "10.0.0.0/33", "x/8"] {
-            assert!(matches!(Range::new(text), Err(RangeError::Nonsense(_))), "{text}");
+            assert!(matches!(Range::new(text, NodeMasks::default()), Err(RangeError::Nonsense(_))), "{text}");
         }
         for text in ["10.0.0.0/25", "10.0.0.0/7", "fd00::/40"] {
-            assert!(matches!(Range::new(text), Err(RangeError::Size(_))), "{text}");
+            assert!(matches!(Range::new(text, NodeMasks::default()), Err(RangeError::Size(_))), "{text}");
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Every node has a block of the cluster's addresses.
 
+use mizzen_controllers::NodeMasks;
+use mizzen_object::address::Block;
 use mizzen_sdk::resource::NODES;
 
 use crate::cluster::Cluster;
@@ -61,4 +63,18 @@ async fn a_node_gets_a_block_of_each_family() {
     let node = cluster.get(&NODES, "a").await;
     let blocks: Vec<_> = node["spec"]["podCIDRs"].list().iter().map(|block| block.str()).collect();
     assert_eq!(blocks, ["10.9.0.0/24", "fd00::/64"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn blocks_are_as_large_as_chosen_and_none_overlaps_with_services() {
+    let cluster = Cluster::set_up(&LOOP, |options| {
+        options.pod_ranges = vec!["10.9.0.0/24".into()];
+        options.node_masks = NodeMasks { v4: 26, ..NodeMasks::default() };
+        options.service_ranges = Block::parse_sloppy("10.9.0.64/27").into_iter().collect();
+    })
+    .await;
+    assert_eq!(node(&cluster, "a", "").await, "10.9.0.0/26");
+    assert_eq!(node(&cluster, "b", "").await, "10.9.0.128/26");
+    assert_eq!(node(&cluster, "c", "").await, "10.9.0.192/26");
+    assert_eq!(node(&cluster, "d", "").await, "");
 }
