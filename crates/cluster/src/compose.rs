@@ -26,6 +26,7 @@ use crate::bootstrap::{
     KubernetesService, Location, allow_migration, authentication, bootstrap, reconcile_owned,
 };
 use crate::command::{Authorized, ServerArgs};
+use crate::component_server::ProcessMetrics;
 use crate::election::Candidate;
 use crate::encryption::Encryption;
 use crate::itself::cluster_uid;
@@ -156,6 +157,9 @@ fn raise_file_limit() {
 async fn run(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
     let started = Instant::now();
     let chosen = Chosen::read(args, &parts)?;
+    if !args.allow_privileged {
+        mizzen_apiserver::disallow_privileged();
+    }
     let listener = bind(args.bind_address, args.port()).await?;
     let address = listener.local_addr()?;
     let kept = Kept::open(args).await?;
@@ -167,7 +171,7 @@ async fn run(args: &ServerArgs, parts: Parts) -> Result<(), ComposeError> {
 
     let authorities = Authorities::new(&kept.registry, &trust.trusted);
     let own = kept.authority.sign_server(&addresses(address.ip(), chosen.service_ranges[0].nth(1)))?;
-    let certificates = args.serving.certificates(&chosen.protocol, &own)?;
+    let certificates = args.serving.tls.certificates(&chosen.protocol, &own, "apiserver")?;
     let tls = pki::server_config(authorities.clone(), chosen.protocol, certificates.clone())?;
     let stop = unready_first(server.clone(), stop_signal()?, args.serving.shutdown_delay_duration);
     let file = args.kubeconfig();
@@ -214,7 +218,7 @@ impl Chosen {
         check_runtime_config(&args.runtime_config, args.legacy_apis, has_controllers)
             .map_err(|why| ComposeError::Configuration { file: "--runtime-config".into(), why })?;
         Ok(Chosen {
-            protocol: args.serving.protocol()?,
+            protocol: args.serving.tls.protocol()?,
             http: args.serving.http()?,
             plugins,
             admission,
@@ -290,12 +294,23 @@ fn options(
         admission: chosen.admission.clone(),
         health: health(args, kept),
         boot_sequence: mizzen_apiserver::kube_apiserver_boot_sequence(),
-        metrics: encryption.iter().map(|encryption| encryption.clone() as Arc<dyn Measured>).collect(),
+        metrics: metrics(encryption.as_ref()),
         audit: args.audit.setup()?,
         concurrency: args.fairness.concurrency()?,
         service_ranges: chosen.service_ranges.clone(),
+        service_node_ports: args.services.node_ports(),
+        kubelet_authority: args.clients.kubelet_authority()?,
+        external_hostname: args.serving.external_hostname.clone(),
+        log_directory: args.serving.log_directory(),
+        non_resource_handlers: vec![Arc::new(args.debug.handler())],
         ..Options::default()
     })
+}
+
+/// What is measured beside the server itself.
+fn metrics(encryption: Option<&Arc<Encryption>>) -> Vec<Arc<dyn Measured>> {
+    let encryption = encryption.map(|encryption| encryption.clone() as Arc<dyn Measured>);
+    encryption.into_iter().chain([Arc::new(ProcessMetrics) as Arc<dyn Measured>]).collect()
 }
 
 /// What must be well beside the server itself.
@@ -312,7 +327,12 @@ fn location(args: &ServerArgs, chosen: &Chosen, address: SocketAddr) -> Result<L
         tracing::warn!("this host has loopback addresses only, so default/kubernetes has no Endpoints");
     }
     let service_ip = chosen.service_ranges[0].nth(1);
-    let service = KubernetesService { service_ip, advertise_address, port: address.port() };
+    let service = KubernetesService {
+        service_ip,
+        advertise_address,
+        port: address.port(),
+        node_port: args.services.kubernetes_node_port()?,
+    };
     Ok(Location { service_ranges: chosen.service_ranges.clone(), service })
 }
 

@@ -29,8 +29,8 @@ pub enum ConnectError {
     Client(#[from] kube::Error),
 }
 
-/// A client of the server that `file` names, which goes by the name of `agent`. What goes wrong on the way is logged.
-pub async fn connect(file: &Path, agent: &'static str) -> Result<Client, ConnectError> {
+/// How to reach the server that `file` names, for a client that goes by the name of `agent`.
+pub async fn configuration(file: &Path, agent: &'static str) -> Result<Config, ConnectError> {
     let refuse = |source| ConnectError::Kubeconfig { file: file.into(), source };
     let kubeconfig = Kubeconfig::read_from(file).map_err(refuse)?;
     let options = KubeConfigOptions::default();
@@ -39,6 +39,12 @@ pub async fn connect(file: &Path, agent: &'static str) -> Result<Client, Connect
         return Err(ConnectError::Authority(file.into()));
     }
     config.headers.push((USER_AGENT, HeaderValue::from_static(agent)));
+    Ok(config)
+}
+
+/// A client of the server that `file` names, which goes by the name of `agent`. What goes wrong on the way is logged.
+pub async fn connect(file: &Path, agent: &'static str) -> Result<Client, ConnectError> {
+    let config = configuration(file, agent).await?;
     let server = config.cluster_url.to_string();
     let overheard = layer_fn(move |inner| Overheard::new(inner, &server));
     Ok(ClientBuilder::try_from(config)?.with_layer(&overheard).build())

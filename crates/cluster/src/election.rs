@@ -7,7 +7,7 @@ use std::time::Duration;
 use kube::Client;
 use mizzen_apiserver::seams::SystemRandom;
 use mizzen_object::seam::uuid;
-use mizzen_sdk::election::{Election, HasEnded, Observer, Options};
+use mizzen_sdk::election::{Election, HasEnded, Observer, Options, SetupError};
 use mizzen_sdk::event::{ApiSink, Broadcaster};
 use tokio::time::timeout;
 
@@ -21,14 +21,20 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// What is held by whoever works.
 #[derive(Debug, Clone)]
 pub struct Lease {
+    /// The namespace that it is in.
+    pub namespace: String,
     /// Its name.
     pub name: String,
     /// Who works under it, for people.
     pub what: &'static str,
     /// Who tells events of it.
     reporter: &'static str,
+    /// How long candidates leave a lease alone that is not renewed.
+    pub lease_duration: Duration,
+    /// How long the leader tries to renew it before it stops.
+    pub renew_deadline: Duration,
     /// How long to wait between tries.
-    retry_period: Duration,
+    pub retry_period: Duration,
 }
 
 impl Lease {
@@ -50,7 +56,23 @@ impl Lease {
 
     /// Upstream's times.
     fn new(name: &str, what: &'static str, reporter: &'static str) -> Lease {
-        Lease { name: name.into(), what, reporter, retry_period: Duration::from_secs(2) }
+        let Options { lease_duration, renew_deadline, retry_period, .. } = Options::new(name);
+        let (namespace, name) = (NAMESPACE.into(), name.into());
+        Lease { namespace, name, what, reporter, lease_duration, renew_deadline, retry_period }
+    }
+
+    /// Whether an election can be held with these times.
+    pub fn check(&self) -> Result<(), SetupError> {
+        self.options("candidate").check()
+    }
+
+    fn options(&self, identity: &str) -> Options {
+        Options {
+            lease_duration: self.lease_duration,
+            renew_deadline: self.renew_deadline,
+            retry_period: self.retry_period,
+            ..Options::new(identity)
+        }
     }
 }
 
@@ -74,24 +96,25 @@ impl Candidate {
     }
 
     /// Works as soon as nobody else does, until the lease is lost, or until told to `stop` or done: then the lease is
-    /// given back. None if it was lost. `tell` hears how it stands.
+    /// given back. None if it was lost. `tell` hears how it stands, and `observe` gets what shows it.
     pub async fn lead<T>(
         &self,
         client: Client,
         lease: &Lease,
         stop: impl Future<Output = ()> + Clone,
         tell: impl FnMut(Standing),
+        observe: impl FnOnce(Observer),
         work: impl Future<Output = T>,
     ) -> Option<Option<T>> {
         let broadcaster = Broadcaster::new(vec![Box::new(ApiSink::core(client.clone()))]);
         let options = Options {
             has_ended: self.has_ended.clone(),
             recorder: Some(broadcaster.recorder(lease.reporter, "")),
-            retry_period: lease.retry_period,
-            ..Options::new(&self.identity)
+            ..lease.options(&self.identity)
         };
-        let election =
-            Election::new(client, NAMESPACE, &lease.name, options).expect("the times hold together");
+        let election = Election::new(client, &lease.namespace, &lease.name, options)
+            .expect("the times of a lease are checked when it is made");
+        observe(election.observe());
         let is_leading = AtomicBool::new(false);
         // Being told to stop ends the work, so that the lease is given back.
         let work = async {
@@ -127,13 +150,13 @@ pub enum Standing {
 impl Standing {
     /// Says so.
     pub fn say(&self, lease: &Lease) {
-        let Lease { name, what, .. } = lease;
+        let Lease { namespace, name, what, .. } = lease;
         match self {
             Standing::Waiting(leader) => {
-                say!("{what}: waiting for the lease {NAMESPACE}/{name}, which {leader} holds")
+                say!("{what}: waiting for the lease {namespace}/{name}, which {leader} holds")
             }
             Standing::Unknown(why) => {
-                say!("{what}: waiting for the lease {NAMESPACE}/{name}, which cannot be had: {why}")
+                say!("{what}: waiting for the lease {namespace}/{name}, which cannot be had: {why}")
             }
         }
     }

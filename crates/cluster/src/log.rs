@@ -7,26 +7,36 @@
 
 use std::fmt::Arguments;
 use std::io::{self, Write as _};
+use std::sync::OnceLock;
 
 use tracing::level_filters::LevelFilter;
 use tracing::{Level, Metadata};
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{Registry, registry, reload};
+
+/// The level of the log, which can be changed.
+static LEVEL: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
 
 /// Begins to log, at klog's verbosity if there is one.
 pub fn init(verbosity: Option<u32>) {
     let wanted = std::env::var("MIZZEN_LOG").unwrap_or_default();
-    let level = level(verbosity, &wanted);
-    tracing_subscriber::fmt()
+    let (level, handle) = reload::Layer::new(LevelFilter::from_level(level(verbosity, &wanted)));
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(io::stderr)
         .log_internal_errors(false)
         .with_target(false)
-        .with_max_level(LevelFilter::from_level(level))
-        .compact()
-        .finish()
-        .with(filter_fn(is_said))
-        .init();
+        .compact();
+    registry().with(level).with(filter_fn(is_said)).with(lines).init();
+    let _ = LEVEL.set(handle);
+}
+
+/// Changes how much is logged, to klog's verbosity, while the process runs.
+pub fn set_verbosity(verbosity: u32) -> Result<(), String> {
+    let level = LevelFilter::from_level(level(Some(verbosity), ""));
+    let handle = LEVEL.get().ok_or("the process does not log")?;
+    handle.reload(level).map_err(|error| error.to_string())
 }
 
 /// The level of klog's verbosity, or else the one that is named; info without either.

@@ -8,7 +8,7 @@ use kube::Client;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::election::{Candidate, Lease, NAMESPACE, Standing};
+use crate::election::{Candidate, Lease, Standing};
 
 /// What a part does while it holds the lease, until it is dropped. It says when it knows all that there is; why it cannot
 /// work if it does not.
@@ -73,10 +73,11 @@ async fn keep(
             standing.say(&lease);
             settled.now();
         };
-        let term = candidate.lead(client.clone(), &lease, stop.clone(), tell, work(settled.clone()));
+        let term = candidate.lead(client.clone(), &lease, stop.clone(), tell, |_| {}, work(settled.clone()));
         match term.await {
             None => tracing::warn!(
-                "lost the lease {NAMESPACE}/{}: {} stopped, and will take part again",
+                "lost the lease {}/{}: {} stopped, and will take part again",
+                lease.namespace,
                 lease.name,
                 lease.what
             ),

@@ -107,7 +107,8 @@ impl Options {
         (lease - renew) / (lease + renew)
     }
 
-    fn check(&self) -> Result<(), SetupError> {
+    /// Whether an election can be held like this.
+    pub fn check(&self) -> Result<(), SetupError> {
         if self.identity.is_empty() {
             return Err(SetupError::Nobody);
         }

@@ -31,6 +31,8 @@ pub struct KubernetesService {
     pub advertise_address: Option<IpAddr>,
     /// The port that the server listens on.
     pub port: u16,
+    /// The node port of the Service; none for type ClusterIP.
+    pub node_port: Option<u16>,
 }
 
 impl KubernetesService {
@@ -51,7 +53,7 @@ impl KubernetesService {
 
     fn service(&self) -> Value {
         let (text, family) = (self.service_ip.to_string(), family(self.service_ip));
-        value!({
+        let mut service = value!({
             "apiVersion": "v1",
             "kind": "Service",
             "metadata": {
@@ -67,9 +69,13 @@ impl KubernetesService {
                 "ipFamilyPolicy": "SingleStack",
                 "ports": [{ "name": "https", "port": 443, "protocol": "TCP", "targetPort": (self.port) }],
                 "sessionAffinity": "None",
-                "type": "ClusterIP"
+                "type": (if self.node_port.is_some() { "NodePort" } else { "ClusterIP" })
             }
-        })
+        });
+        if let Some(port) = self.node_port {
+            service.entry("spec").entry("ports").make_list()[0].set("nodePort", i64::from(port));
+        }
+        service
     }
 
     /// Puts the Endpoints and the EndpointSlice right. Ports are looked at when the server starts only.

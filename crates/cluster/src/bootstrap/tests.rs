@@ -87,7 +87,10 @@ fn location() -> Location {
     let service_ranges: Vec<Block> = Block::parse_sloppy("10.0.0.0/24").into_iter().collect();
     let service_ip = service_ranges[0].nth(1);
     let advertise_address = Some([192, 0, 2, 7].into());
-    Location { service_ranges, service: KubernetesService { service_ip, advertise_address, port: 6443 } }
+    Location {
+        service_ranges,
+        service: KubernetesService { service_ip, advertise_address, port: 6443, node_port: None },
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,20 +4,29 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{ArgAction, Args};
-use mizzen_apiserver::issue_token;
-use mizzen_controllers::{self as controllers, SignToken};
+use kube::Client;
+use mizzen_apiserver::{ComponentHealth, Endpoint, HealthCheck, issue_token};
+use mizzen_controllers::{self as controllers, Clients, SignToken};
+use mizzen_object::{Value, value};
 
 use super::component::ComponentArgs;
 use super::lead::{self, LeadError};
+use super::leader_election::LeaderElectionArgs;
 use super::load_balancers::LoadBalancerArgs;
+use super::node_ipam::NodeIpamArgs;
+use super::secure_serving::{Component, SecureServingArgs};
 use super::signing::Signing;
 use super::unsupported::{KubeControllerManager, Unsupported};
-use super::up::pod_range;
+use crate::component_server::{ComponentStatus, LeaderElectionCheck, Ping};
 use crate::connect::connect;
 use crate::election::Lease;
 use crate::log::say;
 use crate::pki::{self, PkiError};
+use crate::service_account_client::ServiceAccountClients;
 use crate::token_key::TokenKey;
+
+/// The name by which the server knows what connects.
+const AGENT: &str = "kube-controller-manager";
 
 /// Upstream's older names of controllers. Kubernetes: cmd/kube-controller-manager/app, `aliases`.
 const ALIASES: &[(&str, &str)] = &[
@@ -84,9 +93,8 @@ pub struct Controllers {
     /// Run these controllers: * for all, NAME for one, -NAME for all of * but one; upstream's short names are known, too
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "*", value_parser = known)]
     controllers: Vec<String>,
-    /// The addresses of pods, of which every node gets a block; one range per family, or none
-    #[arg(long, value_name = "RANGE,…", value_delimiter = ',', value_parser = pod_range)]
-    cluster_cidr: Vec<String>,
+    #[command(flatten)]
+    node_ipam: NodeIpamArgs,
     /// The certificate by which the server is known, in PEM, to be published in every namespace
     #[arg(long, value_name = "FILE")]
     root_ca_file: Option<PathBuf>,
@@ -97,13 +105,14 @@ pub struct Controllers {
     load_balancers: LoadBalancerArgs,
     #[command(flatten)]
     signing: Signing,
-    /// Work while holding the lease kube-system/kube-controller-manager, so that of several one works; --leader-elect=false works without it
+    /// Let each controller be a service account of kube-system, with a token of its own, instead of the user of --kubeconfig
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
-        default_value_t = true, action = ArgAction::Set, conflicts_with = "no_leader_elect")]
-    leader_elect: bool,
-    /// The same as --leader-elect=false
-    #[arg(long)]
-    no_leader_elect: bool,
+        default_value_t = false, action = ArgAction::Set)]
+    use_service_account_credentials: bool,
+    #[command(flatten)]
+    leader_election: LeaderElectionArgs,
+    #[command(flatten)]
+    serving: SecureServingArgs,
     #[command(flatten)]
     component: ComponentArgs,
     #[command(flatten)]
@@ -152,24 +161,81 @@ impl Controllers {
         self.component.init_log();
         let loops = enabled(&self.controllers)?;
         lead::run(async {
-            let client = connect(&self.kubeconfig, "kube-controller-manager").await?;
-            let lease = (self.leader_elect && !self.no_leader_elect).then(Lease::of_loops);
-            let shared = client.clone();
-            let mut options = controllers::Options::new(Arc::new(move |_| shared.clone()));
-            options.loops = loops;
-            options.pod_ranges = self.cluster_cidr;
+            let lease = self.leader_election.lease(Lease::of_loops())?;
+            let client = connect(&self.kubeconfig, AGENT).await?;
+            let (status, health) = (ComponentStatus::default(), ComponentHealth::default());
+            let component = self.component_of(&status, &health, lease.as_ref(), &loops);
+            self.serving.serve(component, &status).await?;
+            let mut options = controllers::Options::new(self.clients(client.clone()).await?);
+            options.loops = loops.clone();
+            self.node_ipam.apply_to(&mut options)?;
             options.load_balancer_ranges = self.load_balancers.ranges();
             options.root_ca = self.root_ca_file.as_deref().map(pki::read_certificates).transpose()?;
             options.authority = self.signing.authority()?;
             options.sign_token = self.service_account_private_key_file.as_deref().map(signer).transpose()?;
-            lead::lead(client, lease, async {
-                let handle = controllers::start(options);
+            lead::lead(client, lease, &status, async {
+                let handle = Arc::new(controllers::start(options));
+                let shown = Arc::downgrade(&handle);
+                status.add_metrics(move || {
+                    shown.upgrade().map(|handle| handle.metrics_text()).unwrap_or_default()
+                });
+                let pings = loops.into_iter().map(|name| Arc::new(Ping(name)) as Arc<dyn HealthCheck>);
+                health.add(Endpoint::Healthz, pings.collect());
                 handle.synced().await;
                 say!("the loops are at work");
                 std::future::pending().await
             })
             .await
         })
+    }
+}
+
+impl Controllers {
+    /// The way to the API of each controller. Those that follow objects for all, and tell events, are the user of --kubeconfig.
+    async fn clients(&self, root: Client) -> Result<Clients, LeadError> {
+        if !self.use_service_account_credentials {
+            return Ok(Arc::new(move |_| root.clone()));
+        }
+        let accounts = ServiceAccountClients::new(&self.kubeconfig, AGENT, root.clone()).await?;
+        Ok(Arc::new(move |name| match name {
+            "" | "events" => root.clone(),
+            // A kubeconfig that gave one client gives more.
+            name => accounts.client(name).unwrap_or_else(|_| root.clone()),
+        }))
+    }
+
+    /// What is served of the controllers. Kubernetes: cmd/kube-controller-manager/app/controllermanager.go; there is no
+    /// `/livez` and no `/readyz`.
+    fn component_of(
+        &self,
+        status: &ComponentStatus,
+        health: &ComponentHealth,
+        lease: Option<&Lease>,
+        loops: &[String],
+    ) -> Component {
+        let election = lease.map(|lease| -> Arc<dyn HealthCheck> {
+            Arc::new(LeaderElectionCheck { status: status.clone(), lease: lease.name.clone() })
+        });
+        health.add(Endpoint::Healthz, election.into_iter().collect());
+        let configuration = value!({
+            "apiVersion": "kubecontrollermanager.config.k8s.io/v1alpha1",
+            "kind": "KubeControllerManagerConfiguration",
+            "Generic": {
+                "Controllers": (loops.iter().cloned().map(Value::from).collect::<Vec<_>>()),
+                "LeaderElection": (self.leader_election.configuration(lease)),
+            },
+            "KubeCloudShared": {
+                "ClusterCIDR": (self.node_ipam.cluster_cidr()),
+                "UseServiceAccountCredentials": (self.use_service_account_credentials),
+            },
+        });
+        Component {
+            name: "kube-controller-manager",
+            port: 10257,
+            tolerates_lookup_failure: false,
+            health: health.clone(),
+            configuration: value!({"kubecontrollermanager.config.k8s.io": configuration}),
+        }
     }
 }
 

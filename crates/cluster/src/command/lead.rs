@@ -8,9 +8,10 @@ use futures_util::FutureExt as _;
 use kube::Client;
 use tokio::runtime::Builder;
 
-use crate::compose::stop_signal;
+use crate::component_server::ComponentStatus;
+use crate::compose::{ComposeError, stop_signal};
 use crate::connect::ConnectError;
-use crate::election::{Candidate, Lease, NAMESPACE, Standing};
+use crate::election::{Candidate, Lease, Standing};
 use crate::pki::PkiError;
 
 /// Why a part does not work.
@@ -20,7 +21,7 @@ pub enum LeadError {
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// Another took over, or the server could not be reached for too long.
-    #[error("lost the lease {NAMESPACE}/{0}; stopping, so that no two work at once")]
+    #[error("lost the lease {0}; stopping, so that no two work at once")]
     Lost(String),
     /// A file cannot be read.
     #[error(transparent)]
@@ -33,6 +34,9 @@ pub enum LeadError {
         /// What is wrong with it.
         why: String,
     },
+    /// It cannot serve.
+    #[error(transparent)]
+    Serve(#[from] ComposeError),
     /// The process could not be set up.
     #[error("cannot start: {0}")]
     Runtime(#[from] io::Error),
@@ -50,9 +54,15 @@ pub fn run(part: impl Future<Output = Result<(), LeadError>>) -> Result<(), Lead
 pub async fn lead(
     client: Client,
     lease: Option<Lease>,
+    status: &ComponentStatus,
     work: impl Future<Output = Result<(), LeadError>>,
 ) -> Result<(), LeadError> {
-    let stop = stop_signal()?.shared();
+    let (signal, stopping) = (stop_signal()?, status.clone());
+    let stop = async move {
+        signal.await;
+        stopping.stop();
+    };
+    let stop = stop.boxed().shared();
     let Some(lease) = lease else {
         return tokio::select! { outcome = work => outcome, () = stop => Ok(()) };
     };
@@ -62,8 +72,9 @@ pub async fn lead(
             standing.say(&lease);
         }
     };
-    match Candidate::of_process().lead(client, &lease, stop, tell, work).await {
-        None => Err(LeadError::Lost(lease.name.clone())),
+    let observe = |observer| status.observe(observer);
+    match Candidate::of_process().lead(client, &lease, stop, tell, observe, work).await {
+        None => Err(LeadError::Lost(format!("{}/{}", lease.namespace, lease.name))),
         Some(outcome) => outcome.unwrap_or(Ok(())),
     }
 }

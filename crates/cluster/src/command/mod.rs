@@ -3,14 +3,19 @@
 mod apiserver;
 mod component;
 mod controllers;
+mod debug;
 mod feature_gates;
 mod kubeconfig;
 mod lead;
+mod leader_election;
 mod load_balancers;
 mod node;
+mod node_ipam;
 mod scheduler;
+mod secure_serving;
 mod server;
 mod signing;
+mod tls;
 mod unsupported;
 mod up;
 

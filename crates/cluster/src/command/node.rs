@@ -17,6 +17,7 @@ use mizzen_sdk::{Key, Object};
 use tokio::time::sleep;
 
 use super::lead::{self, LeadError};
+use crate::component_server::ComponentStatus;
 use crate::connect::connect;
 use crate::election::Lease;
 use crate::log::{self, say};
@@ -71,7 +72,7 @@ impl Node {
             options.capacity = self.capacity;
             options.address = self.address;
             let lease = Lease::of_nodes(&options.prefix);
-            lead::lead(client.clone(), Some(lease), async {
+            lead::lead(client.clone(), Some(lease), &ComponentStatus::default(), async {
                 options.serving = serving(&client, &options).await;
                 let registered = registered(&client, options.prefix.clone(), options.n_nodes);
                 let at_work = async {

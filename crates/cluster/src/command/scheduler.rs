@@ -3,12 +3,18 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::{ArgAction, Args};
+use clap::Args;
+use mizzen_apiserver::{ComponentHealth, Endpoint, HealthCheck};
+use mizzen_object::value;
 use mizzen_scheduler::{self as scheduler, Configuration};
 
 use super::component::ComponentArgs;
 use super::lead::{self, LeadError};
+use super::leader_election::LeaderElectionArgs;
+use super::secure_serving::{Component, SecureServingArgs};
+use super::server::document;
 use super::unsupported::{KubeScheduler, Unsupported};
+use crate::component_server::{ComponentStatus, LeaderElectionCheck, ShutdownCheck, SyncedCheck};
 use crate::connect::connect;
 use crate::election::Lease;
 use crate::log::say;
@@ -24,13 +30,10 @@ pub struct Scheduler {
     /// Profiles, plugins and extenders: a KubeSchedulerConfiguration in YAML or JSON
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Work while holding the lease kube-system/kube-scheduler, so that of several one works; --leader-elect=false works without it
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
-        default_value_t = true, action = ArgAction::Set, conflicts_with = "no_leader_elect")]
-    leader_elect: bool,
-    /// The same as --leader-elect=false
-    #[arg(long)]
-    no_leader_elect: bool,
+    #[command(flatten)]
+    leader_election: LeaderElectionArgs,
+    #[command(flatten)]
+    serving: SecureServingArgs,
     #[command(flatten)]
     component: ComponentArgs,
     #[command(flatten)]
@@ -48,17 +51,54 @@ impl Scheduler {
                 Some(file) => read(file).map_err(refuse.clone())?,
                 None => Configuration::default(),
             };
+            let lease = self.leader_election.lease(Lease::of_scheduler())?;
             let client = connect(&self.kubeconfig, "kube-scheduler").await?;
-            let lease = (self.leader_elect && !self.no_leader_elect).then(Lease::of_scheduler);
+            let status = ComponentStatus::default();
+            self.serving.serve(self.component_of(&status, lease.as_ref())?, &status).await?;
             let mut options = scheduler::Options::new(client.clone());
             options.configuration = Arc::new(configuration);
-            lead::lead(client, lease, async {
+            lead::lead(client, lease, &status, async {
                 let handle = scheduler::start(options).map_err(|error| refuse(error.to_string()))?;
+                let handle = Arc::new(handle);
+                let shown = Arc::downgrade(&handle);
+                status.add_metrics(move || {
+                    shown.upgrade().map(|handle| handle.metrics_text()).unwrap_or_default()
+                });
                 handle.synced().await;
+                status.set_synced();
                 say!("the scheduler is at work");
                 std::future::pending().await
             })
             .await
+        })
+    }
+}
+
+impl Scheduler {
+    /// What is served of the scheduler. Kubernetes: cmd/kube-scheduler/app/server.go.
+    fn component_of(&self, status: &ComponentStatus, lease: Option<&Lease>) -> Result<Component, LeadError> {
+        let election = lease.map(|lease| -> Arc<dyn HealthCheck> {
+            Arc::new(LeaderElectionCheck { status: status.clone(), lease: lease.name.clone() })
+        });
+        let health = ComponentHealth::default();
+        health.add(Endpoint::Healthz, election.clone().into_iter().collect());
+        health.add(Endpoint::Livez, Vec::new());
+        let own: [Arc<dyn HealthCheck>; 2] =
+            [Arc::new(ShutdownCheck(status.clone())), Arc::new(SyncedCheck(status.clone()))];
+        health.add(Endpoint::Readyz, election.into_iter().chain(own).collect());
+        let mut configuration = match &self.config {
+            Some(file) => document(file)?,
+            None => {
+                value!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"})
+            }
+        };
+        configuration.set("leaderElection", self.leader_election.configuration(lease));
+        Ok(Component {
+            name: "kube-scheduler",
+            port: 10259,
+            tolerates_lookup_failure: true,
+            health,
+            configuration: value!({"componentconfig": configuration}),
         })
     }
 }

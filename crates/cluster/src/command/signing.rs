@@ -17,37 +17,37 @@ const LEGACY: &str = "kubernetes.io/legacy-unknown";
 #[derive(Args)]
 pub struct Signing {
     /// The certificate of the authority that signs certificate requests, in PEM
-    #[arg(long, value_name = "FILE", requires = "cluster_signing_key_file", conflicts_with_all = [
+    #[arg(long, value_name = "FILE", value_parser = file, requires = "cluster_signing_key_file", conflicts_with_all = [
         "cluster_signing_kubelet_serving_cert_file", "cluster_signing_kubelet_client_cert_file",
         "cluster_signing_kube_apiserver_client_cert_file", "cluster_signing_legacy_unknown_cert_file",
     ])]
     cluster_signing_cert_file: Option<PathBuf>,
     /// Its key, in PEM: RSA or an elliptic curve
-    #[arg(long, value_name = "FILE", requires = "cluster_signing_cert_file")]
+    #[arg(long, value_name = "FILE", value_parser = file, requires = "cluster_signing_cert_file")]
     cluster_signing_key_file: Option<PathBuf>,
     /// The certificate of the authority for kubernetes.io/kubelet-serving alone
-    #[arg(long, value_name = "FILE", requires = "cluster_signing_kubelet_serving_key_file")]
+    #[arg(long, value_name = "FILE", value_parser = file, requires = "cluster_signing_kubelet_serving_key_file")]
     cluster_signing_kubelet_serving_cert_file: Option<PathBuf>,
     /// Its key
-    #[arg(long, value_name = "FILE", requires = "cluster_signing_kubelet_serving_cert_file")]
+    #[arg(long, value_name = "FILE", value_parser = file, requires = "cluster_signing_kubelet_serving_cert_file")]
     cluster_signing_kubelet_serving_key_file: Option<PathBuf>,
     /// The certificate of the authority for kubernetes.io/kube-apiserver-client-kubelet alone
-    #[arg(long, value_name = "FILE", requires = "cluster_signing_kubelet_client_key_file")]
+    #[arg(long, value_name = "FILE", value_parser = file, requires = "cluster_signing_kubelet_client_key_file")]
     cluster_signing_kubelet_client_cert_file: Option<PathBuf>,
     /// Its key
-    #[arg(long, value_name = "FILE", requires = "cluster_signing_kubelet_client_cert_file")]
+    #[arg(long, value_name = "FILE", value_parser = file, requires = "cluster_signing_kubelet_client_cert_file")]
     cluster_signing_kubelet_client_key_file: Option<PathBuf>,
     /// The certificate of the authority for kubernetes.io/kube-apiserver-client alone
-    #[arg(long, value_name = "FILE", requires = "cluster_signing_kube_apiserver_client_key_file")]
+    #[arg(long, value_name = "FILE", value_parser = file, requires = "cluster_signing_kube_apiserver_client_key_file")]
     cluster_signing_kube_apiserver_client_cert_file: Option<PathBuf>,
     /// Its key
-    #[arg(long, value_name = "FILE", requires = "cluster_signing_kube_apiserver_client_cert_file")]
+    #[arg(long, value_name = "FILE", value_parser = file, requires = "cluster_signing_kube_apiserver_client_cert_file")]
     cluster_signing_kube_apiserver_client_key_file: Option<PathBuf>,
     /// The certificate of the authority for kubernetes.io/legacy-unknown alone
-    #[arg(long, value_name = "FILE", requires = "cluster_signing_legacy_unknown_key_file")]
+    #[arg(long, value_name = "FILE", value_parser = file, requires = "cluster_signing_legacy_unknown_key_file")]
     cluster_signing_legacy_unknown_cert_file: Option<PathBuf>,
     /// Its key
-    #[arg(long, value_name = "FILE", requires = "cluster_signing_legacy_unknown_cert_file")]
+    #[arg(long, value_name = "FILE", value_parser = file, requires = "cluster_signing_legacy_unknown_cert_file")]
     cluster_signing_legacy_unknown_key_file: Option<PathBuf>,
 }
 
@@ -57,6 +57,10 @@ impl Signing {
         let (mut signers, mut is_any) = (Signers::default(), false);
         for (names, certificate, key) in self.files() {
             let (Some(certificate), Some(key)) = (certificate, key) else { continue };
+            // Kubernetes: kubeadm names no file where the key of the authority is kept elsewhere.
+            if certificate.as_os_str().is_empty() && key.as_os_str().is_empty() {
+                continue;
+            }
             signers.add(names, Authority::read(certificate, key)?);
             is_any = true;
         }
@@ -93,4 +97,9 @@ impl Signing {
             ),
         ]
     }
+}
+
+/// The path of a file, which may be empty.
+fn file(text: &str) -> Result<PathBuf, std::convert::Infallible> {
+    Ok(text.into())
 }

@@ -72,7 +72,7 @@ impl Flag {
                 let text = format!("--{name} is not supported: {instead}\n");
                 return Err(Error::raw(ErrorKind::UnknownArgument, text));
             }
-            if !accepted.contains(&value.as_str()) {
+            if !accepted.iter().any(|one| matches!(*one, "*") || one == value) {
                 let text = format!("--{name}={value} is not supported: {instead}\n");
                 return Err(Error::raw(ErrorKind::InvalidValue, text));
             }

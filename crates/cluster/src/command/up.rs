@@ -42,7 +42,7 @@ pub struct Up {
 }
 
 /// A range that can be cut into blocks; empty for none.
-pub(super) fn pod_range(text: &str) -> Result<String, RangeError> {
+fn pod_range(text: &str) -> Result<String, RangeError> {
     if !text.is_empty() {
         check_range(text, NodeMasks::default())?;
     }

@@ -108,15 +108,13 @@ async fn flags_of_the_api_server_are_refused_by_name() {
             "--etcd-servers=http://127.0.0.1:2379",
             "--etcd-servers is not supported: etcd is not used; store objects in a directory with --data-dir",
         ),
+        ("--profiling=true", "there are no Go profiles; profile the process with perf"),
+        ("--contention-profiling", "--contention-profiling=true is not supported: there are no Go profiles"),
         (
-            "--allow-privileged=false",
-            "--allow-privileged=false is not supported: privileged containers pass validation",
+            "--kubernetes-service-node-port=80",
+            "kubernetes service node port range 30000-32767 doesn't contain 80",
         ),
-        (
-            "--enable-logs-handler",
-            "--enable-logs-handler=true is not supported: logs are written to standard error",
-        ),
-        ("--profiling=true", "--profiling=true is not supported: there are no Go profiles"),
+        ("--service-node-port-range=20-10", "end port cannot be less than start port"),
         ("--feature-gates=Foo=true", "unrecognized feature gate: Foo"),
         ("--feature-gates=SidecarContainers=false", "feature is locked to true"),
         (
@@ -142,29 +140,25 @@ async fn flags_of_controllers_and_scheduler_are_refused_by_name() {
     for (component, argument, expected) in [
         (
             "controllers",
-            "--use-service-account-credentials=true",
-            "--use-service-account-credentials=true is not supported: all controllers use the credentials of --kubeconfig",
+            "--cloud-provider=aws",
+            "--cloud-provider=aws is not supported: there is no cloud provider; run the provider's cloud-controller-manager",
         ),
         (
             "controllers",
-            "--authentication-kubeconfig=file",
-            "--authentication-kubeconfig is not supported: the controllers serve no requests",
+            "--leader-elect-renew-deadline=20s",
+            "--leader-elect-lease-duration: the lease must last a second, and longer than the leader tries to renew it",
         ),
         ("controllers", "--controllers=-deployment", "--controllers: no controller is enabled"),
         ("controllers", "--controllers=nonsense", "there is no such loop"),
         ("controllers", "--feature-gates=Foo=true", "unrecognized feature gate: Foo"),
-        (
-            "scheduler",
-            "--bind-address=127.0.0.1",
-            "--bind-address is not supported: the scheduler serves no requests",
-        ),
         ("controllers", "--node-monitor-grace-period=10s", "the period is 50 seconds"),
         ("controllers", "--concurrent-deployment-syncs=5", "the number of workers is fixed"),
         (
             "scheduler",
-            "--leader-elect-resource-name=mine",
-            "--leader-elect-resource-name=mine is not supported",
+            "--leader-elect-resource-lock=configmaps",
+            "'configmaps' for '--leader-elect-resource-lock",
         ),
+        ("scheduler", "--profiling=true", "there are no Go profiles"),
     ] {
         let text = component_refusal(&[component, argument]).await;
         assert!(text.contains(expected), "{argument}: {text}");
@@ -185,4 +179,111 @@ async fn flags_of_controllers_and_scheduler_that_installers_pass_are_accepted() 
         let text = component_refusal(&all).await;
         assert!(text.contains("no.kubeconfig"), "only the kubeconfig is missing: {text}");
     }
+}
+
+fn pod(context: &str) -> String {
+    format!(
+        r#"{{"metadata":{{"name":"p"}},"spec":{{"containers":[{{"name":"c","image":"i","securityContext":{context}}}]}}}}"#
+    )
+}
+
+#[tokio::test]
+async fn privileged_containers_are_rejected_where_a_flag_says_so() {
+    let pods = "/api/v1/namespaces/default/pods?dryRun=All";
+    let process = Home::in_memory().with("--allow-privileged=false").start().await;
+    let admin = process.admin().await;
+    admin.post(pods, pod(r#"{"privileged":false}"#)).await.expect(201);
+    let refused = admin.post(pods, pod(r#"{"privileged":true}"#)).await.expect(422).json();
+    let message = "Pod \"p\" is invalid: spec.containers[0].securityContext.privileged: Forbidden: disallowed by cluster policy";
+    assert_eq!(refused["message"], message);
+    let host = r#"{"windowsOptions":{"hostProcess":true}}"#;
+    let refused = admin.post(pods, pod(host)).await.expect(422).json();
+    let message = refused["message"].as_str().unwrap();
+    let expected = "spec: Forbidden: hostProcess containers are disallowed by cluster policy";
+    assert!(message.contains(expected), "{message}");
+    process.stop().await;
+
+    let process = Home::in_memory().start().await;
+    process.admin().await.post(pods, pod(r#"{"privileged":true}"#)).await.expect(201);
+    process.stop().await;
+}
+
+#[tokio::test]
+async fn pods_tolerate_lost_nodes_for_as_long_as_flags_say() {
+    let process = Home::in_memory()
+        .with("--default-not-ready-toleration-seconds=7")
+        .with("--default-unreachable-toleration-seconds=8")
+        .start()
+        .await;
+    let admin = process.admin().await;
+    let made = admin.post("/api/v1/namespaces/default/pods", pod("{}")).await.expect(201).json();
+    let tolerations = made["spec"]["tolerations"].as_array().unwrap();
+    let seconds: Vec<_> = tolerations
+        .iter()
+        .map(|one| (one["key"].as_str().unwrap(), one["tolerationSeconds"].as_i64().unwrap()))
+        .collect();
+    assert_eq!(seconds, [("node.kubernetes.io/not-ready", 7), ("node.kubernetes.io/unreachable", 8)]);
+    process.stop().await;
+}
+
+#[tokio::test]
+async fn node_ports_and_the_kubernetes_service_are_as_flags_say() {
+    let process = Home::in_memory()
+        .with("--service-node-port-range=20000-20009")
+        .with("--kubernetes-service-node-port=20007")
+        .with("--external-hostname=api.example.com")
+        .start()
+        .await;
+    let admin = process.admin().await;
+    let services = "/api/v1/namespaces/default/services";
+    let own = admin.get(&format!("{services}/kubernetes")).await.expect(200).json();
+    assert_eq!(
+        (&own["spec"]["type"], &own["spec"]["ports"][0]["nodePort"]),
+        (&"NodePort".into(), &20007.into())
+    );
+    let service = r#"{"metadata":{"name":"s"},"spec":{"type":"NodePort","ports":[{"port":80}]}}"#;
+    let made = admin.post(services, service).await.expect(201).json();
+    let port = made["spec"]["ports"][0]["nodePort"].as_u64().unwrap();
+    assert!((20000..=20009).contains(&port) && port != 20007, "{port}");
+    let wrong =
+        r#"{"metadata":{"name":"t"},"spec":{"type":"NodePort","ports":[{"port":80,"nodePort":30000}]}}"#;
+    let refused = admin.post(services, wrong).await.expect(422).json();
+    let message = refused["message"].as_str().unwrap();
+    assert!(message.ends_with("The range of valid ports is 20000-20009"), "{message}");
+    let versions = admin.get("/api").await.expect(200).json();
+    let address = versions["serverAddressByClientCIDRs"][0]["serverAddress"].as_str().unwrap();
+    assert!(address.starts_with("api.example.com:"), "{address}");
+    process.stop().await;
+}
+
+#[tokio::test]
+async fn logs_of_the_host_are_served_where_a_flag_says_so() {
+    let process = Home::in_memory().with("--enable-logs-handler").start().await;
+    let admin = process.admin().await;
+    assert!(admin.get("/logs/").await.expect(200).text().starts_with("<!doctype html>"));
+    admin.get("/logs/no-such-file").await.expect(404);
+    admin.get("/logs/%2e%2e/%2e%2e/etc/passwd").await.expect(400);
+    admin.call("DELETE", "/logs/", "").await.expect(405);
+    process.stranger().await.get("/logs/").await.expect(403);
+    assert!(admin.get("/").await.expect(200).text().contains("\"/logs\""));
+    process.stop().await;
+}
+
+#[tokio::test]
+async fn serving_certificates_of_kubelets_are_verified_where_a_flag_says_so() {
+    let home = Home::on_disk().whole();
+    let process = home.start().await;
+    process.stop().await;
+    // The nodes sign their certificates themselves, so the authority of the cluster does not vouch for them.
+    let home = home.with("--kubelet-certificate-authority=data/ca.crt");
+    let process = home.start().await;
+    let admin = process.admin().await;
+    let pods = "/api/v1/namespaces/default/pods";
+    let mut events = admin.watch(&format!("{pods}?watch=true")).await;
+    admin.post(pods, pod("{}")).await.expect(201);
+    while events.next().await.expect("an event")["object"]["status"]["phase"] != "Running" {}
+    let refused = admin.get(&format!("{pods}/p/log")).await.expect(500).json();
+    let message = refused["message"].as_str().unwrap();
+    assert!(message.contains("x509: certificate signed by unknown authority"), "{message}");
+    process.stop().await;
 }

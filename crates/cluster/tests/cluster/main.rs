@@ -14,6 +14,7 @@ mod access;
 mod alone;
 mod authentication;
 mod complaints;
+mod component_serving;
 mod converge;
 mod crash;
 mod definitions;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use mizzen_apiserver::{Admission, PluginError, Plugins};
+use mizzen_apiserver::{Admission, PluginError, Plugins, TolerationSeconds};
 
 use super::{document, refused};
 use crate::compose::ComposeError;
@@ -17,6 +17,12 @@ pub struct AdmissionArgs {
     /// Admission plug-ins to turn off
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     disable_admission_plugins: Vec<String>,
+    /// The seconds for which pods that do not say it tolerate nodes that are not ready
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, allow_negative_numbers = true)]
+    default_not_ready_toleration_seconds: i64,
+    /// The seconds for which pods that do not say it tolerate nodes that are unreachable
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, allow_negative_numbers = true)]
+    default_unreachable_toleration_seconds: i64,
     /// What admission plug-ins are told: an AdmissionConfiguration in YAML or JSON
     #[arg(long, value_name = "FILE")]
     admission_control_config_file: Option<PathBuf>,
@@ -37,8 +43,15 @@ impl AdmissionArgs {
 
     /// What they are told.
     pub fn configuration(&self) -> Result<Admission, ComposeError> {
-        let Some(file) = &self.admission_control_config_file else { return Ok(Admission::default()) };
-        let base = file.parent().unwrap_or(Path::new(""));
-        Admission::read(&document(file)?, base).map_err(|error| refused(file, error.to_string()))
+        let toleration_seconds = TolerationSeconds {
+            not_ready: self.default_not_ready_toleration_seconds,
+            unreachable: self.default_unreachable_toleration_seconds,
+        };
+        let read = |file: &PathBuf| {
+            let base = file.parent().unwrap_or(Path::new(""));
+            Admission::read(&document(file)?, base).map_err(|error| refused(file, error.to_string()))
+        };
+        let admission = self.admission_control_config_file.as_ref().map(read).transpose()?;
+        Ok(Admission { toleration_seconds, ..admission.unwrap_or_default() })
     }
 }

@@ -63,7 +63,7 @@ enum Version {
 }
 
 /// A span of time as Go writes it, which is not negative.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub(in crate::command) fn duration(text: &str) -> Result<Duration, String> {
     let nanos = duration_nanos(text).map_err(|error| error.to_string())?;
     u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| "it is negative".into())
 }

@@ -7,7 +7,7 @@ use mizzen_apiserver::{Identity, Options};
 
 use super::{refused, text};
 use crate::compose::ComposeError;
-use crate::pki::check_pair;
+use crate::pki::{check_pair, read_certificates};
 
 /// The arguments of the server as a client.
 #[derive(Args, Clone)]
@@ -24,6 +24,9 @@ pub struct ClientArgs {
     /// The key of that certificate, in PEM
     #[arg(long, value_name = "FILE", requires = "kubelet_client_certificate")]
     kubelet_client_key: Option<PathBuf>,
+    /// Verify the serving certificates of kubelets by these authorities, in PEM [default: not verified]
+    #[arg(long, value_name = "FILE")]
+    kubelet_certificate_authority: Option<PathBuf>,
     /// Ask kubelets at the first address of these types that a node has [default:
     /// InternalIP,InternalDNS,ExternalIP,ExternalDNS,Hostname]
     #[arg(long, value_name = "TYPE,…", value_delimiter = ',',
@@ -40,6 +43,11 @@ impl ClientArgs {
     /// The identity for kubelets, if files have one.
     pub fn kubelet_client(&self) -> Result<Option<Identity>, ComposeError> {
         identity(self.kubelet_client_certificate.as_deref(), self.kubelet_client_key.as_deref())
+    }
+
+    /// The authorities of kubelets' serving certificates, if they are verified.
+    pub fn kubelet_authority(&self) -> Result<Option<String>, ComposeError> {
+        Ok(self.kubelet_certificate_authority.as_deref().map(read_certificates).transpose()?)
     }
 
     /// The types of nodes' addresses, the preferred one first.

@@ -18,26 +18,29 @@ mod trust;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use mizzen_apiserver::ApiSetting;
 use mizzen_object::{Value, yaml};
 
 use super::component::ComponentArgs;
+use super::debug::DebugArgs;
 use super::unsupported::{KubeApiserver, Unsupported};
 use crate::compose::ComposeError;
 use admission::AdmissionArgs;
 use audit::AuditArgs;
 use authentication::AuthenticationArgs;
+pub(super) use authentication::duration;
 use authorization::AuthorizationArgs;
 pub use authorization::Authorized;
 use clients::ClientArgs;
 use encryption::EncryptionArgs;
 use fairness::FairnessArgs;
+pub(super) use proxy_headers::ProxyHeaderArgs;
 use service_accounts::ServiceAccountArgs;
 use services::ServiceArgs;
 use serving::ServingArgs;
 use storage::StorageArgs;
-use trust::TrustArgs;
+pub(super) use trust::TrustArgs;
 
 /// The name of the admin's kubeconfig in a data directory.
 pub(super) const ADMIN: &str = "admin.kubeconfig";
@@ -72,6 +75,10 @@ pub struct ServerArgs {
     /// api/all, api/ga, api/beta, api/alpha. Refuse to start where a version is not available or is needed
     #[arg(long, value_name = "KEY=BOOL,…", value_delimiter = ',')]
     pub runtime_config: Vec<ApiSetting>,
+    /// false rejects privileged containers
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        default_value_t = true, action = ArgAction::Set)]
+    pub allow_privileged: bool,
     #[command(flatten)]
     pub authentication: AuthenticationArgs,
     #[command(flatten)]
@@ -96,6 +103,8 @@ pub struct ServerArgs {
     pub storage: StorageArgs,
     #[command(flatten)]
     pub clients: ClientArgs,
+    #[command(flatten)]
+    pub debug: DebugArgs,
     #[command(flatten)]
     pub component: ComponentArgs,
     #[command(flatten)]
@@ -152,7 +161,7 @@ fn text(file: &Path) -> Result<String, ComposeError> {
 }
 
 /// The one document, in YAML or JSON, of a file that an argument names.
-fn document(file: &Path) -> Result<Value, ComposeError> {
+pub(super) fn document(file: &Path) -> Result<Value, ComposeError> {
     let document = yaml::read(text(file)?.as_bytes()).map_err(|error| refused(file, error.to_string()))?;
     match document.complaint {
         Some(complaint) => Err(refused(file, complaint.to_string())),

@@ -1,5 +1,7 @@
 //! Which addresses do services have?
 
+use std::ops::RangeInclusive;
+
 use clap::Args;
 use mizzen_object::address::Block;
 
@@ -16,13 +18,53 @@ pub struct ServiceArgs {
     /// Give services addresses of this range, or of two, one of each family; the first is the usual one
     #[arg(long, value_name = "RANGES", value_delimiter = ',', default_value = "10.0.0.0/24")]
     service_cluster_ip_range: Vec<String>,
+    /// Give services node ports of this range, both ends included: FROM-TO or FROM+COUNT
+    #[arg(long, value_name = "RANGE", default_value = "30000-32767", value_parser = port_range)]
+    service_node_port_range: RangeInclusive<u16>,
+    /// Make default/kubernetes a Service of type NodePort with this node port; 0 makes it one of type ClusterIP
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    kubernetes_service_node_port: u16,
 }
 
 impl ServiceArgs {
+    /// The node ports of services.
+    pub fn node_ports(&self) -> RangeInclusive<u16> {
+        self.service_node_port_range.clone()
+    }
+
+    /// The node port of default/kubernetes, if it has one.
+    pub fn kubernetes_node_port(&self) -> Result<Option<u16>, ComposeError> {
+        let (port, range) = (self.kubernetes_service_node_port, &self.service_node_port_range);
+        if port > 0 && !range.contains(&port) {
+            let (from, to) = (range.start(), range.end());
+            let why = format!("kubernetes service node port range {from}-{to} doesn't contain {port}");
+            return Err(ComposeError::Configuration { file: "--kubernetes-service-node-port".into(), why });
+        }
+        Ok((port > 0).then_some(port))
+    }
+
     /// The ranges: one of each family.
     pub fn ranges(&self) -> Result<Vec<Block>, ComposeError> {
         ranges(&self.service_cluster_ip_range)
             .map_err(|why| ComposeError::Configuration { file: "--service-cluster-ip-range".into(), why })
+    }
+}
+
+/// `FROM-TO`, `FROM+COUNT` or one port. Kubernetes: apimachinery/pkg/util/net/port_range.go.
+fn port_range(text: &str) -> Result<RangeInclusive<u16>, String> {
+    let number = |part: &str| part.trim().parse::<u16>().map_err(|_| format!("{part:?} is not a port"));
+    let (from, to) = match (text.split_once('-'), text.split_once('+')) {
+        (Some((from, to)), _) => (number(from)?, number(to)?),
+        (None, Some((from, more))) => {
+            let from = number(from)?;
+            (from, from.checked_add(number(more)?).ok_or("the range exceeds 65535")?)
+        }
+        (None, None) => (number(text)?, number(text)?),
+    };
+    match from {
+        0 => Err("the range must not begin with 0".into()),
+        _ if to < from => Err("end port cannot be less than start port".into()),
+        _ => Ok(from..=to),
     }
 }
 
@@ -58,6 +100,16 @@ mod tests {
         let texts: Vec<String> = texts.split(',').map(String::from).collect();
         let shown = |ranges: Vec<Block>| ranges.iter().map(Block::to_string).collect::<Vec<_>>().join(",");
         assert_eq!(ranges(&texts).map_or_else(|why| why, shown), expected);
+    }
+
+    #[test]
+    fn node_ports_are_a_range() {
+        assert_eq!(port_range("20000-22767"), Ok(20_000..=22_767));
+        assert_eq!(port_range("20000+10"), Ok(20_000..=20_010));
+        assert_eq!(port_range("20000"), Ok(20_000..=20_000));
+        for text in ["", "a-b", "0-10", "20-10", "65000+1000", "1-70000"] {
+            assert!(port_range(text).is_err(), "{text}");
+        }
     }
 
     #[test]

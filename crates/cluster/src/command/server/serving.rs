@@ -1,40 +1,21 @@
-//! How the server is reached: TLS, HTTP and their limits.
+//! How the server is reached: HTTP, its limits, and the address that is advertised.
 
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use mizzen_apiserver::{Browsers, Http};
 use mizzen_object::time::duration_nanos;
 
-use super::refused;
+use crate::command::tls::{TlsArgs, argument};
 use crate::compose::ComposeError;
-use crate::pki::{Certificates, Files, Protocol, Signed, Useless, write_private};
 
-/// The arguments of TLS and HTTP.
+/// The arguments of serving.
 #[derive(Args, Clone)]
 pub struct ServingArgs {
-    /// The certificate that the server shows, and those that lead to its authority, as PEM; read again when it changes
-    #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
-    tls_cert_file: Option<PathBuf>,
-    /// The key of --tls-cert-file, as PEM
-    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
-    tls_private_key_file: Option<PathBuf>,
-    /// Serve with the certificate apiserver.crt and the key apiserver.key in this directory; write the server's own there if
-    /// neither exists. --tls-cert-file comes before it [default: none]
-    #[arg(long, value_name = "DIR")]
-    cert_dir: Option<PathBuf>,
-    /// A certificate and its key for those who ask for other names: CERT,KEY or CERT,KEY:NAME,…; may be given often
-    #[arg(long, value_name = "CERT,KEY[:NAME,…]", value_parser = sni)]
-    tls_sni_cert_key: Vec<Files>,
-    /// The oldest version of TLS that is spoken: VersionTLS12 or VersionTLS13
-    #[arg(long, value_name = "VERSION", default_value = "", hide_default_value = true)]
-    tls_min_version: String,
-    /// The ciphers of TLS 1.2 that are spoken, by Go's names; those of TLS 1.3 always are
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
-    tls_cipher_suites: Vec<String>,
+    #[command(flatten)]
+    pub tls: TlsArgs,
     /// Pages of these origins may use the server from a browser: regular expressions such as //example\.com(:|$)
     #[arg(long, value_name = "EXPRESSION,…", value_delimiter = ',')]
     cors_allowed_origins: Vec<String>,
@@ -45,12 +26,17 @@ pub struct ServingArgs {
     /// unspecified address, the one that the host uses for its default route]
     #[arg(long, value_name = "IP")]
     advertise_address: Option<IpAddr>,
+    /// The host, or host and port, in the URLs that clients are given: OpenID discovery and /api [default: the address that
+    /// the server listens on]
+    #[arg(long, value_name = "HOST")]
+    pub external_hostname: Option<String>,
+    /// Serve the files of /var/log at /logs to those who are authorized. Deprecated in Kubernetes
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        default_value_t = false, action = ArgAction::Set)]
+    enable_logs_handler: bool,
     /// The part of requests, at most 0.02, after which an HTTP/2 client is asked to connect anew
     #[arg(long, value_name = "PART", default_value_t = 0.0)]
     goaway_chance: f64,
-    /// How many requests an HTTP/2 connection may have under way; 0 is the default
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    http2_max_streams_per_connection: u32,
     /// How long a request may take that is no watch
     #[arg(long, value_name = "DURATION", default_value = "1m0s", value_parser = duration)]
     request_timeout: Duration,
@@ -63,45 +49,6 @@ pub struct ServingArgs {
 }
 
 impl ServingArgs {
-    /// How TLS is spoken.
-    pub fn protocol(&self) -> Result<Protocol, ComposeError> {
-        let protocol = Protocol::default()
-            .at_least(&self.tls_min_version)
-            .map_err(|why| argument("--tls-min-version", why))?;
-        protocol.in_ciphers(&self.tls_cipher_suites).map_err(|why| argument("--tls-cipher-suites", why))
-    }
-
-    /// The certificates that are shown; `own` is that of our authority.
-    pub fn certificates(&self, protocol: &Protocol, own: &Signed) -> Result<Arc<Certificates>, ComposeError> {
-        let default = match self.tls_cert_file.clone().zip(self.tls_private_key_file.clone()) {
-            Some((certificate, key)) => Some(Files { certificate, key, names: Vec::new() }),
-            None => self.pair_in_cert_dir(own)?,
-        };
-        let named = self.tls_sni_cert_key.clone();
-        Certificates::new(protocol.provider.clone(), own, default, named)
-            .map(Arc::new)
-            .map_err(|Useless { file, why }| refused(&file, why))
-    }
-
-    /// The pair in the directory of certificates; none if `own` was written there. Kubernetes: server/options/serving.go,
-    /// MaybeDefaultWithSelfSignedCerts.
-    fn pair_in_cert_dir(&self, own: &Signed) -> Result<Option<Files>, ComposeError> {
-        let Some(directory) = &self.cert_dir else { return Ok(None) };
-        let (certificate, key) = (directory.join("apiserver.crt"), directory.join("apiserver.key"));
-        match (certificate.exists(), key.exists()) {
-            (true, true) => Ok(Some(Files { certificate, key, names: Vec::new() })),
-            (false, false) => {
-                write_private(&key, &own.key)?;
-                write_private(&certificate, &own.certificate)?;
-                Ok(None)
-            }
-            (has_certificate, _) => {
-                let missing = if has_certificate { &key } else { &certificate };
-                Err(refused(missing, "certificate and key must be supplied as a pair".into()))
-            }
-        }
-    }
-
     /// How HTTP is spoken.
     pub fn http(&self) -> Result<Http, ComposeError> {
         let chance = self.goaway_chance;
@@ -112,12 +59,7 @@ impl ServingArgs {
             .map_err(|why| argument("--cors-allowed-origins", why))?
             .with_transport_security(&self.strict_transport_security_directives)
             .map_err(|why| argument("--strict-transport-security-directives", why))?;
-        let default = Http::default();
-        let max_streams = match self.http2_max_streams_per_connection {
-            0 => default.max_streams,
-            streams => streams,
-        };
-        Ok(Http { max_streams, goaway_chance: chance, browsers, ..Http::default() })
+        Ok(Http { max_streams: self.tls.max_streams(), goaway_chance: chance, browsers, ..Http::default() })
     }
 
     /// The address at which the server says that it is reached, when it listens on `bound`; none if the machine has no
@@ -132,6 +74,11 @@ impl ServingArgs {
         }
         let is_own = !bound.is_unspecified() && !bound.is_loopback();
         Ok(if is_own { Some(bound) } else { host_address() })
+    }
+
+    /// The directory whose files are served at `/logs`.
+    pub fn log_directory(&self) -> Option<PathBuf> {
+        self.enable_logs_handler.then(|| "/var/log".into())
     }
 
     /// Seconds after which a request is given up; at least one.
@@ -177,48 +124,15 @@ fn local_address(table: &str) -> Option<IpAddr> {
     None
 }
 
-fn argument(name: &str, why: String) -> ComposeError {
-    ComposeError::Configuration { file: name.into(), why }
-}
-
 /// A span of time as Go writes it.
 fn duration(text: &str) -> Result<Duration, String> {
     let nanos = duration_nanos(text).map_err(|error| error.to_string())?;
     u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| "can not be negative value".into())
 }
 
-/// `CERT,KEY` or `CERT,KEY:NAME,…`.
-fn sni(text: &str) -> Result<Files, String> {
-    let (pair, names) = match text.split_once(':') {
-        Some((_, names)) if names.trim().is_empty() => {
-            return Err("empty names list is not allowed".into());
-        }
-        Some((pair, names)) => (pair, names.split(',').map(|name| name.trim().to_string()).collect()),
-        None => (text, Vec::new()),
-    };
-    if let Some(address) = names.iter().find(|name| name.parse::<std::net::IpAddr>().is_ok()) {
-        return Err(format!("{address} is an address; clients do not say which address they ask for"));
-    }
-    match pair.split(',').map(str::trim).collect::<Vec<_>>()[..] {
-        [certificate, key] => Ok(Files { certificate: certificate.into(), key: key.into(), names }),
-        _ => Err("expected comma separated certificate and key file paths".into()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_pair_for_a_name_is_taken_apart() {
-        let files = sni("a.crt, a.key:*.a.example,a.example").unwrap();
-        assert_eq!((files.certificate, files.key), ("a.crt".into(), "a.key".into()));
-        assert_eq!(files.names, ["*.a.example", "a.example"]);
-        assert!(sni("a.crt,a.key").unwrap().names.is_empty());
-        assert!(sni("a.crt").unwrap_err().contains("comma separated"));
-        assert!(sni("a.crt,a.key:").unwrap_err().contains("empty names list"));
-        assert!(sni("a.crt,a.key:10.0.0.1").unwrap_err().contains("is an address"));
-    }
 
     #[test]
     fn a_local_address_that_is_no_loopback_is_found() {

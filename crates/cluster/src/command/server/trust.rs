@@ -55,6 +55,26 @@ impl TrustArgs {
         Ok(trust)
     }
 
+    /// Whom a component trusts: each authority is that of a file or else the one that the server publishes. Kubernetes:
+    /// server/options/authentication.go, DelegatingAuthenticationOptions.
+    pub fn delegated(&self, published: Option<&Trusted>) -> Result<Trust, ComposeError> {
+        let published = published.cloned().unwrap_or_default();
+        let or_published =
+            |file: &Option<PathBuf>, own: String| file.is_none().then_some(own).unwrap_or_default();
+        let mut trust = Trust { trusted: Trusted::default(), followed: Vec::new() };
+        let clients = or_published(&self.client_ca_file, published.clients);
+        trust.take(&self.client_ca_file, &clients, |trusted| &mut trusted.clients)?;
+        let file = &self.requestheader_client_ca_file;
+        let front_proxies = or_published(file, published.front_proxies);
+        trust.take(file, &front_proxies, |trusted| &mut trusted.front_proxies)?;
+        trust.trusted.allowed = match file {
+            Some(_) => self.requestheader_allowed_names.clone(),
+            None => published.allowed,
+        };
+        self.check_overlap(&trust)?;
+        Ok(trust)
+    }
+
     /// Our own front proxy has a name; those of others may have any unless somebody says which.
     fn allowed(&self) -> Vec<String> {
         let any = self.requestheader_client_ca_file.is_some() && self.requestheader_allowed_names.is_empty();

@@ -1,0 +1,154 @@
+//! The secure port of a component: where it listens, and how it authenticates and authorizes.
+//!
+//! Kubernetes: apiserver/pkg/server/options, SecureServingOptions, DelegatingAuthenticationOptions and
+//! DelegatingAuthorizationOptions.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::{ArgAction, Args};
+use mizzen_apiserver::ComponentHealth;
+use mizzen_apiserver::access::Authorizer;
+use mizzen_apiserver::authenticate::{Authenticator, Authorities, Trusted};
+use mizzen_apiserver::delegate::Upstream;
+use mizzen_object::Value;
+use mizzen_registry::Registry;
+
+use super::debug::DebugArgs;
+use super::server::{ProxyHeaderArgs, TrustArgs};
+use super::tls::{TlsArgs, argument};
+use crate::component_server::{
+    AlwaysAllowPaths, ComponentServer, ComponentStatus, Tls, bind, empty_registry,
+};
+use crate::compose::ComposeError;
+use crate::pki::Signed;
+
+/// The arguments of a secure port.
+#[derive(Args)]
+pub struct SecureServingArgs {
+    /// Serve /healthz, /metrics and /configz over HTTPS at this port; 0 serves nothing [default: the component's own port,
+    /// 10257 or 10259, if --bind-address is given, and 0 otherwise]
+    #[arg(long, value_name = "N")]
+    secure_port: Option<u16>,
+    /// The address to listen on [default: 0.0.0.0]
+    #[arg(long, value_name = "IP")]
+    bind_address: Option<IpAddr>,
+    #[command(flatten)]
+    tls: TlsArgs,
+    /// Authenticate bearer tokens by TokenReviews with this kubeconfig, and read there whose client certificates count;
+    /// without it, tokens are not accepted
+    #[arg(long, value_name = "FILE")]
+    authentication_kubeconfig: Option<PathBuf>,
+    /// Do not read from the server whose client certificates count
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        default_value_t = false, action = ArgAction::Set)]
+    authentication_skip_lookup: bool,
+    /// Serve without client certificates if the server does not say whose count [default: false for controllers, true for
+    /// the scheduler]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    authentication_tolerate_lookup_failure: Option<bool>,
+    /// Authorize requests by SubjectAccessReviews with this kubeconfig; without it, only system:masters are allowed
+    #[arg(long, value_name = "FILE")]
+    authorization_kubeconfig: Option<PathBuf>,
+    /// Paths that need no authorization; one that ends with * stands for all that begin so
+    #[arg(long, value_name = "PATH,…", value_delimiter = ',', default_value = "/healthz,/readyz,/livez")]
+    authorization_always_allow_paths: Vec<String>,
+    #[command(flatten)]
+    trust: TrustArgs,
+    #[command(flatten)]
+    proxy_headers: ProxyHeaderArgs,
+    #[command(flatten)]
+    debug: DebugArgs,
+}
+
+/// What differs between components.
+pub struct Component {
+    /// The name of its certificates in --cert-dir.
+    pub name: &'static str,
+    /// Upstream's port.
+    pub port: u16,
+    /// Whether it serves if the server does not say whose client certificates count.
+    pub tolerates_lookup_failure: bool,
+    /// The health endpoints.
+    pub health: ComponentHealth,
+    /// What `/configz` shows.
+    pub configuration: Value,
+}
+
+impl SecureServingArgs {
+    /// Serves while the process runs, if a port says so.
+    pub async fn serve(&self, component: Component, status: &ComponentStatus) -> Result<(), ComposeError> {
+        let port = match (self.secure_port, self.bind_address) {
+            (Some(port), _) => port,
+            (None, Some(_)) => component.port,
+            (None, None) => 0,
+        };
+        if port == 0 {
+            return Ok(());
+        }
+        let address = SocketAddr::new(self.bind_address.unwrap_or(IpAddr::from([0, 0, 0, 0])), port);
+        let listener = bind(address).await?;
+        let registry = empty_registry();
+        let authentication = upstream(self.authentication_kubeconfig.as_deref(), &registry)?;
+        let authorization = upstream(self.authorization_kubeconfig.as_deref(), &registry)?;
+        let published = self.published(authentication.as_ref(), &component).await?;
+        let trust = self.trust.delegated(published.as_ref())?;
+        let authorities = Authorities::new(&registry, &trust.trusted);
+        trust.follow(&authorities);
+        let allowed = AlwaysAllowPaths::new(&self.authorization_always_allow_paths)
+            .map_err(|why| argument("--authorization-always-allow-paths", why))?;
+        let mut authorizers: Vec<Arc<dyn Authorizer>> = vec![Arc::new(allowed)];
+        authorizers.extend(authorization.map(|upstream| Arc::new(upstream) as Arc<dyn Authorizer>));
+        let protocol = self.tls.protocol()?;
+        let certificates = self.tls.certificates(&protocol, &self_signed(address.ip())?, component.name)?;
+        let server = ComponentServer {
+            status: status.clone(),
+            configuration: component.configuration,
+            health: component.health,
+            debug: self.debug.handler(),
+            authenticator: authentication.map(|upstream| Arc::new(upstream) as Arc<dyn Authenticator>),
+            authorizers,
+            proxy_headers: self.proxy_headers.headers()?,
+            max_streams: self.tls.max_streams(),
+        };
+        server.spawn(&registry, listener, Tls { authorities, protocol, certificates })?;
+        tracing::info!(%address, "serving securely");
+        Ok(())
+    }
+
+    /// Whose client certificates count, as the server publishes it; none where no flag names a server.
+    async fn published(
+        &self,
+        upstream: Option<&Upstream>,
+        component: &Component,
+    ) -> Result<Option<Trusted>, ComposeError> {
+        let Some(upstream) = upstream.filter(|_| !self.authentication_skip_lookup) else { return Ok(None) };
+        let is_tolerated =
+            self.authentication_tolerate_lookup_failure.unwrap_or(component.tolerates_lookup_failure);
+        match upstream.trusted().await {
+            Ok(trusted) => Ok(Some(trusted)),
+            Err(error) if is_tolerated => {
+                tracing::warn!(%error, "cannot read whose client certificates count; going on without them");
+                Ok(None)
+            }
+            Err(error) => Err(argument("--authentication-kubeconfig", error.to_string())),
+        }
+    }
+}
+
+fn upstream(file: Option<&Path>, registry: &Registry) -> Result<Option<Upstream>, ComposeError> {
+    let refuse = |file: &Path, why: String| argument(&file.display().to_string(), why);
+    file.map(|file| Upstream::load(file, registry).map_err(|error| refuse(file, error.to_string())))
+        .transpose()
+}
+
+/// Kubernetes: without files a component signs its own certificate, and keeps it in memory.
+fn self_signed(address: IpAddr) -> Result<Signed, ComposeError> {
+    let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+    if !address.is_unspecified() {
+        names.push(address.to_string());
+    }
+    let own = rcgen::generate_simple_self_signed(names).map_err(crate::pki::PkiError::from)?;
+    Ok(Signed { certificate: own.cert.pem(), key: own.signing_key.serialize_pem() })
+}

@@ -1,0 +1,133 @@
+//! How TLS is served: the flags that kube-apiserver, kube-controller-manager and kube-scheduler share.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use mizzen_apiserver::Http;
+
+use crate::compose::ComposeError;
+use crate::pki::{Certificates, Files, Protocol, Signed, Useless, write_private};
+
+/// The arguments of TLS.
+#[derive(Args, Clone)]
+pub struct TlsArgs {
+    /// The certificate that the server shows, and those that lead to its authority, as PEM; read again when it changes
+    #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
+    tls_cert_file: Option<PathBuf>,
+    /// The key of --tls-cert-file, as PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    tls_private_key_file: Option<PathBuf>,
+    /// Serve with the certificate COMPONENT.crt and the key COMPONENT.key in this directory (apiserver,
+    /// kube-controller-manager, kube-scheduler); write the component's own there if neither exists. --tls-cert-file comes before
+    /// it [default: none]
+    #[arg(long, value_name = "DIR")]
+    cert_dir: Option<PathBuf>,
+    /// A certificate and its key for those who ask for other names: CERT,KEY or CERT,KEY:NAME,…; may be given often
+    #[arg(long, value_name = "CERT,KEY[:NAME,…]", value_parser = sni)]
+    tls_sni_cert_key: Vec<Files>,
+    /// The oldest version of TLS that is spoken: VersionTLS12 or VersionTLS13
+    #[arg(long, value_name = "VERSION", default_value = "", hide_default_value = true)]
+    tls_min_version: String,
+    /// The ciphers of TLS 1.2 that are spoken, by Go's names; those of TLS 1.3 always are
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    tls_cipher_suites: Vec<String>,
+    /// How many requests an HTTP/2 connection may have under way; 0 is the default
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    http2_max_streams_per_connection: u32,
+}
+
+impl TlsArgs {
+    /// How TLS is spoken.
+    pub fn protocol(&self) -> Result<Protocol, ComposeError> {
+        let protocol = Protocol::default()
+            .at_least(&self.tls_min_version)
+            .map_err(|why| argument("--tls-min-version", why))?;
+        protocol.in_ciphers(&self.tls_cipher_suites).map_err(|why| argument("--tls-cipher-suites", why))
+    }
+
+    /// The certificates that are shown; `own` is the component's own, `pair` the name of its pair in --cert-dir.
+    pub fn certificates(
+        &self,
+        protocol: &Protocol,
+        own: &Signed,
+        pair: &str,
+    ) -> Result<Arc<Certificates>, ComposeError> {
+        let default = match self.tls_cert_file.clone().zip(self.tls_private_key_file.clone()) {
+            Some((certificate, key)) => Some(Files { certificate, key, names: Vec::new() }),
+            None => self.pair_in_cert_dir(own, pair)?,
+        };
+        let named = self.tls_sni_cert_key.clone();
+        Certificates::new(protocol.provider.clone(), own, default, named)
+            .map(Arc::new)
+            .map_err(|Useless { file, why }| argument(&file.display().to_string(), why))
+    }
+
+    /// The pair in the directory of certificates; none if `own` was written there. Kubernetes: server/options/serving.go,
+    /// MaybeDefaultWithSelfSignedCerts.
+    fn pair_in_cert_dir(&self, own: &Signed, pair: &str) -> Result<Option<Files>, ComposeError> {
+        let Some(directory) = &self.cert_dir else { return Ok(None) };
+        let (certificate, key) =
+            (directory.join(format!("{pair}.crt")), directory.join(format!("{pair}.key")));
+        match (certificate.exists(), key.exists()) {
+            (true, true) => Ok(Some(Files { certificate, key, names: Vec::new() })),
+            (false, false) => {
+                write_private(&key, &own.key)?;
+                write_private(&certificate, &own.certificate)?;
+                Ok(None)
+            }
+            (has_certificate, _) => {
+                let missing = if has_certificate { &key } else { &certificate };
+                let why = "certificate and key must be supplied as a pair";
+                Err(argument(&missing.display().to_string(), why.into()))
+            }
+        }
+    }
+
+    /// How many requests an HTTP/2 connection may have under way.
+    pub fn max_streams(&self) -> u32 {
+        match self.http2_max_streams_per_connection {
+            0 => Http::default().max_streams,
+            streams => streams,
+        }
+    }
+}
+
+/// Why an argument, or a file that it names, is refused.
+pub fn argument(name: &str, why: String) -> ComposeError {
+    ComposeError::Configuration { file: name.into(), why }
+}
+
+/// `CERT,KEY` or `CERT,KEY:NAME,…`.
+fn sni(text: &str) -> Result<Files, String> {
+    let (pair, names) = match text.split_once(':') {
+        Some((_, names)) if names.trim().is_empty() => {
+            return Err("empty names list is not allowed".into());
+        }
+        Some((pair, names)) => (pair, names.split(',').map(|name| name.trim().to_string()).collect()),
+        None => (text, Vec::new()),
+    };
+    if let Some(address) = names.iter().find(|name| name.parse::<std::net::IpAddr>().is_ok()) {
+        return Err(format!("{address} is an address; clients do not say which address they ask for"));
+    }
+    match pair.split(',').map(str::trim).collect::<Vec<_>>()[..] {
+        [certificate, key] => Ok(Files { certificate: certificate.into(), key: key.into(), names }),
+        _ => Err("expected comma separated certificate and key file paths".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pair_for_a_name_is_taken_apart() {
+        let files = sni("a.crt, a.key:*.a.example,a.example").unwrap();
+        assert_eq!((files.certificate, files.key), ("a.crt".into(), "a.key".into()));
+        assert_eq!(files.names, ["*.a.example", "a.example"]);
+        assert!(sni("a.crt,a.key").unwrap().names.is_empty());
+        assert!(sni("a.crt").unwrap_err().contains("comma separated"));
+        assert!(sni("a.crt,a.key:").unwrap_err().contains("empty names list"));
+        assert!(sni("a.crt,a.key:10.0.0.1").unwrap_err().contains("is an address"));
+    }
+}

@@ -1,0 +1,97 @@
+//! What is served below `/debug`?
+//!
+//! Kubernetes: server/routes/flags.go. `/debug/pprof` has Go's profiles, which this process does not have.
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Response, StatusCode, header};
+use mizzen_apiserver::{NonResourceHandler, NonResourceRequest};
+use mizzen_registry::Future;
+
+use crate::log;
+
+/// Sets the verbosity of the log at `/debug/flags/v`, and explains why there are no profiles.
+#[derive(Debug, Clone, Copy)]
+pub struct DebugHandler {
+    /// False serves nothing, as upstream's `--profiling=false` does.
+    pub is_enabled: bool,
+}
+
+const INDEX: &str = "<html>\n<head>\n<title>/debug/flags/</title>\n</head>\n<body>\n/debug/flags/<br>\n<br>\nflags:<br>\n\
+    <table>\n<tr>v<br>\n</table>\n<br>\nfull flags configurable<br>\n</body>\n</html>\n";
+const NO_PROFILES: &str =
+    "profiles of the Go runtime are not available: this process is not a Go program; profile it with perf";
+
+impl NonResourceHandler for DebugHandler {
+    fn serve<'a>(&'a self, request: NonResourceRequest<'a>) -> Future<'a, Option<Response<Bytes>>> {
+        let response = if self.is_enabled { serve(request) } else { None };
+        Box::pin(async { response })
+    }
+}
+
+fn serve(request: NonResourceRequest) -> Option<Response<Bytes>> {
+    let is_below = |root: &str| {
+        request.path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    if request.path == "/debug/flags/v" {
+        return Some(match *request.method {
+            Method::PUT => match set_verbosity(request.body) {
+                Ok(text) => plain(StatusCode::OK, &text),
+                Err(why) => plain(StatusCode::BAD_REQUEST, &why),
+            },
+            _ => plain(StatusCode::NOT_ACCEPTABLE, "unsupported http method"),
+        });
+    }
+    if is_below("/debug/flags") {
+        let mut response = Response::new(Bytes::from_static(INDEX.as_bytes()));
+        let html = HeaderValue::from_static("text/html; charset=utf-8");
+        response.headers_mut().insert(header::CONTENT_TYPE, html);
+        return Some(response);
+    }
+    is_below("/debug/pprof").then(|| plain(StatusCode::NOT_IMPLEMENTED, NO_PROFILES))
+}
+
+/// Kubernetes: component-base/logs/logs.go, GlogSetter, and what Go says of texts that are no numbers.
+fn set_verbosity(body: &[u8]) -> Result<String, String> {
+    let text = String::from_utf8_lossy(body);
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let why = if is_number { "value out of range" } else { "invalid syntax" };
+    let verbosity = text.parse::<u32>().ok().filter(|_| is_number);
+    let verbosity = verbosity.ok_or_else(|| format!("strconv.ParseUint: parsing {text:?}: {why}"))?;
+    // klog keeps a level as a signed number.
+    if i32::try_from(verbosity).is_err() {
+        let why = format!("strconv.ParseInt: parsing {text:?}: value out of range");
+        return Err(format!("failed set klog.logging.verbosity {text}: {why}"));
+    }
+    log::set_verbosity(verbosity)?;
+    Ok(format!("successfully set klog.logging.verbosity to {text}"))
+}
+
+fn plain(code: StatusCode, text: &str) -> Response<Bytes> {
+    let mut response = Response::new(format!("{text}\n").into());
+    *response.status_mut() = code;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+    let nosniff = HeaderValue::from_static("nosniff");
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verbosity_is_a_number_as_go_reads_it() {
+        for (text, expected) in [
+            ("", "strconv.ParseUint: parsing \"\": invalid syntax"),
+            ("4\n", "strconv.ParseUint: parsing \"4\\n\": invalid syntax"),
+            ("-1", "strconv.ParseUint: parsing \"-1\": invalid syntax"),
+            ("99999999999", "strconv.ParseUint: parsing \"99999999999\": value out of range"),
+            (
+                "4294967295",
+                "failed set klog.logging.verbosity 4294967295: strconv.ParseInt: parsing \"4294967295\": value out of range",
+            ),
+        ] {
+            assert_eq!(set_verbosity(text.as_bytes()).unwrap_err(), expected);
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What is served at `/metrics` and `/configz`?
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, header};
+use mizzen_apiserver::metrics::Measured as _;
+use mizzen_apiserver::{NonResourceHandler, NonResourceRequest};
+use mizzen_object::{Value, json};
+use mizzen_registry::Future;
+
+use super::process_metrics::ProcessMetrics;
+use super::status::ComponentStatus;
+
+const METRICS_TYPE: HeaderValue =
+    HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8; escaping=underscores");
+
+/// The metrics of a component, and its configuration.
+#[derive(Debug)]
+pub(super) struct Endpoints {
+    pub status: ComponentStatus,
+    pub configuration: Value,
+}
+
+impl NonResourceHandler for Endpoints {
+    fn serve<'a>(&'a self, request: NonResourceRequest<'a>) -> Future<'a, Option<Response<Bytes>>> {
+        let (text, media_type) = match request.path {
+            "/metrics" => {
+                let mut text = self.status.metrics_text();
+                ProcessMetrics.write_metrics(&mut text);
+                (text, METRICS_TYPE)
+            }
+            "/configz" => {
+                (json::to_string(&self.configuration), HeaderValue::from_static("application/json"))
+            }
+            _ => return Box::pin(async { None }),
+        };
+        let mut response = Response::new(text.into());
+        response.headers_mut().insert(header::CONTENT_TYPE, media_type);
+        if request.path == "/configz" {
+            let nosniff = HeaderValue::from_static("nosniff");
+            response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+        }
+        Box::pin(async { Some(response) })
+    }
+}

@@ -1,0 +1,56 @@
+//! Which paths need no authorization?
+
+use mizzen_apiserver::access::{Attributes, Authorizer, Decision, Reason, Target};
+use mizzen_registry::Future;
+
+/// Allows non-resource paths, whoever asks. Kubernetes: apiserver/pkg/authorization/path.
+#[derive(Debug)]
+pub struct AlwaysAllowPaths(Vec<String>);
+
+impl AlwaysAllowPaths {
+    /// These paths; one that ends with `*` stands for all that begin so.
+    pub fn new(paths: &[String]) -> Result<AlwaysAllowPaths, String> {
+        let trimmed = |path: &String| path.trim_start_matches('/').to_owned();
+        let paths: Vec<String> = paths.iter().map(trimmed).collect();
+        match paths.iter().find(|path| path.find('*').is_some_and(|at| at + 1 != path.len())) {
+            Some(path) => Err(format!("only trailing * allowed in {path:?}")),
+            None => Ok(AlwaysAllowPaths(paths)),
+        }
+    }
+
+    fn allows(&self, path: &str) -> bool {
+        let path = path.trim_start_matches('/');
+        self.0.iter().any(|allowed| match allowed.strip_suffix('*') {
+            Some(prefix) => path.starts_with(prefix),
+            None => path == allowed,
+        })
+    }
+}
+
+impl Authorizer for AlwaysAllowPaths {
+    fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> Future<'a, Decision> {
+        let is_allowed = matches!(attributes.target, Target::Page(path) if self.allows(path));
+        let decision = match is_allowed {
+            true => Decision::Allow(Reason::default()),
+            false => Decision::NoOpinion(Reason::default()),
+        };
+        Box::pin(async { decision })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_allowed_as_they_are_or_by_how_they_begin() {
+        let paths = AlwaysAllowPaths::new(&["/healthz".into(), "public/*".into()]).unwrap();
+        for (path, expected) in
+            [("/healthz", true), ("/healthz/ping", false), ("/public/a", true), ("/metrics", false)]
+        {
+            assert_eq!(paths.allows(path), expected, "{path}");
+        }
+        let refused = AlwaysAllowPaths::new(&["/a*b".into()]).unwrap_err();
+        assert_eq!(refused, "only trailing * allowed in \"a*b\"");
+    }
+}

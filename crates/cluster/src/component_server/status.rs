@@ -1,0 +1,154 @@
+//! What is known of the running component?
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use mizzen_apiserver::HealthCheck;
+use mizzen_registry::Future as BoxFuture;
+use mizzen_sdk::election::Observer;
+use mizzen_sdk::metrics;
+use tokio::sync::watch;
+
+/// How long after its end a lease may be renewed before the leader counts as hung. Kubernetes: `leaderElectionTimeout`.
+const TOLERANCE: Duration = Duration::from_secs(20);
+
+type MetricsText = Box<dyn Fn() -> String + Send + Sync>;
+
+/// The state of a component, as its endpoints show it. Cheap to clone.
+#[derive(Clone)]
+pub struct ComponentStatus(Arc<State>);
+
+struct State {
+    election: OnceLock<Observer>,
+    metrics: Mutex<Vec<MetricsText>>,
+    synced: watch::Sender<bool>,
+    stopping: watch::Sender<bool>,
+}
+
+impl Default for ComponentStatus {
+    fn default() -> ComponentStatus {
+        let (synced, stopping) = (watch::Sender::new(false), watch::Sender::new(false));
+        ComponentStatus(Arc::new(State {
+            election: OnceLock::new(),
+            metrics: Mutex::default(),
+            synced,
+            stopping,
+        }))
+    }
+}
+
+impl std::fmt::Debug for ComponentStatus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ComponentStatus")
+    }
+}
+
+impl ComponentStatus {
+    /// Shows an election.
+    pub fn observe(&self, election: Observer) {
+        let _ = self.0.election.set(election);
+    }
+
+    /// Shows more metrics, in Prometheus' text form.
+    pub fn add_metrics(&self, text: impl Fn() -> String + Send + Sync + 'static) {
+        self.0.metrics.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(text));
+    }
+
+    /// The caches are filled.
+    pub fn set_synced(&self) {
+        self.0.synced.send_replace(true);
+    }
+
+    /// The component was told to stop.
+    pub fn stop(&self) {
+        self.0.stopping.send_replace(true);
+    }
+
+    /// Waits until the component was told to stop.
+    pub fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut stopping = self.0.stopping.subscribe();
+        let state = self.0.clone();
+        async move {
+            let _ = stopping.wait_for(|stopping| *stopping).await;
+            drop(state);
+        }
+    }
+
+    /// All metrics, in Prometheus' text form.
+    pub(super) fn metrics_text(&self) -> String {
+        let election = self.0.election.get().map(Observer::metrics);
+        let metrics = self.0.metrics.lock().unwrap_or_else(PoisonError::into_inner);
+        metrics::join(election.into_iter().chain(metrics.iter().map(|text| text())))
+    }
+}
+
+/// Fails when the leader has not renewed its lease in time and has not stopped either.
+#[derive(Debug)]
+pub struct LeaderElectionCheck {
+    /// The component.
+    pub status: ComponentStatus,
+    /// The name of the lease.
+    pub lease: String,
+}
+
+impl HealthCheck for LeaderElectionCheck {
+    fn name(&self) -> &str {
+        "leaderElection"
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<(), String>> {
+        let election = self.status.0.election.get();
+        let is_healthy = election.is_none_or(|election| election.is_healthy(TOLERANCE));
+        let result = match is_healthy {
+            true => Ok(()),
+            false => Err(format!("failed election to renew leadership on lease {}", self.lease)),
+        };
+        Box::pin(async { result })
+    }
+}
+
+/// Fails once the component was told to stop.
+#[derive(Debug)]
+pub struct ShutdownCheck(pub ComponentStatus);
+
+impl HealthCheck for ShutdownCheck {
+    fn name(&self) -> &str {
+        "shutdown"
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<(), String>> {
+        let is_stopping = *self.0.0.stopping.borrow();
+        let result = if is_stopping { Err("process is shutting down".into()) } else { Ok(()) };
+        Box::pin(async { result })
+    }
+}
+
+/// Fails until the scheduler's caches are filled.
+#[derive(Debug)]
+pub struct SyncedCheck(pub ComponentStatus);
+
+impl HealthCheck for SyncedCheck {
+    fn name(&self) -> &str {
+        "sched-handler-sync"
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<(), String>> {
+        let is_synced = *self.0.0.synced.borrow();
+        let result = if is_synced { Ok(()) } else { Err("handlers are not fully synchronized".into()) };
+        Box::pin(async { result })
+    }
+}
+
+/// A controller that runs. Kubernetes: `NamedPingChecker`, which never fails.
+#[derive(Debug)]
+pub struct Ping(pub String);
+
+impl HealthCheck for Ping {
+    fn name(&self) -> &str {
+        &self.0
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async { Ok(()) })
+    }
+}

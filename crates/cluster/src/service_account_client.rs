@@ -1,0 +1,183 @@
+//! `--use-service-account-credentials`: each controller is a service account of its own.
+//!
+//! Kubernetes: controller-manager/pkg/clientbuilder/client_builder_dynamic.go. A token is requested with the credentials of
+//! the kubeconfig when a controller first needs one, and again when a fifth of its life is left or the server rejects it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use http::header::{AUTHORIZATION, HeaderValue};
+use http::{Request, Response, StatusCode};
+use kube::client::{Body, ClientBuilder, DynBody};
+use kube::config::AuthInfo;
+use kube::{Client, Config};
+use mizzen_object::{time, value};
+use mizzen_sdk::api::Api;
+use mizzen_sdk::resource::SERVICE_ACCOUNTS;
+use mizzen_sdk::seam::wall_clock;
+use mizzen_sdk::write::{is_already_exists, is_not_found};
+use mizzen_sdk::{Key, Object};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+use tower::buffer::Buffer;
+use tower::layer::layer_fn;
+use tower::{Service, ServiceExt as _};
+
+use crate::complain::Overheard;
+use crate::connect::{ConnectError, configuration};
+
+/// Where the service accounts of controllers are.
+const NAMESPACE: &str = "kube-system";
+/// How long a token is asked for.
+const EXPIRATION_SECONDS: i64 = 3600;
+/// Clocks may differ: a token is used for at least so long.
+const SHORTEST_LIFE: Duration = Duration::from_secs(600);
+/// How many requests of one client may wait to be sent.
+const WAITING: usize = 1024;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Makes clients of service accounts.
+pub struct ServiceAccountClients {
+    /// Has the credentials of the kubeconfig, and requests tokens.
+    root: Client,
+    /// The server without credentials.
+    anonymous: Config,
+}
+
+impl ServiceAccountClients {
+    /// Clients of the server that `file` names; `root` is one with its credentials.
+    pub async fn new(
+        file: &Path,
+        agent: &'static str,
+        root: Client,
+    ) -> Result<ServiceAccountClients, ConnectError> {
+        let mut anonymous = configuration(file, agent).await?;
+        anonymous.auth_info = AuthInfo::default();
+        Ok(ServiceAccountClients { root, anonymous })
+    }
+
+    /// A client of the service account of this name.
+    pub fn client(&self, name: &str) -> Result<Client, kube::Error> {
+        let tokens = Arc::new(TokenSource::new(&self.root, name));
+        let layer = layer_fn(move |inner| Authenticated::new(inner, tokens.clone()));
+        let server = self.anonymous.cluster_url.to_string();
+        let overheard = layer_fn(move |inner| Overheard::new(inner, &server));
+        let builder = ClientBuilder::try_from(self.anonymous.clone())?;
+        Ok(builder.with_layer(&layer).with_layer(&overheard).build())
+    }
+}
+
+/// The token of one service account.
+struct TokenSource {
+    api: Api,
+    key: Key,
+    current: Mutex<Option<Token>>,
+}
+
+#[derive(Clone)]
+struct Token {
+    header: HeaderValue,
+    refresh: Instant,
+}
+
+impl TokenSource {
+    fn new(root: &Client, name: &str) -> TokenSource {
+        let (api, key) = (Api::new(root.clone()), Key::new(NAMESPACE, name));
+        TokenSource { api, key, current: Mutex::default() }
+    }
+
+    /// A token that is good for a while.
+    async fn token(&self) -> Result<HeaderValue, BoxError> {
+        let mut current = self.current.lock().await;
+        if let Some(token) = current.as_ref().filter(|token| Instant::now() < token.refresh) {
+            return Ok(token.header.clone());
+        }
+        let token = self.request().await?;
+        let header = token.header.clone();
+        *current = Some(token);
+        Ok(header)
+    }
+
+    /// Forgets a token that the server rejected, unless there is a newer one.
+    async fn reset(&self, rejected: &HeaderValue) {
+        let mut current = self.current.lock().await;
+        if current.as_ref().is_some_and(|token| token.header == *rejected) {
+            *current = None;
+        }
+    }
+
+    async fn request(&self) -> Result<Token, BoxError> {
+        self.ensure_service_account().await?;
+        let (namespace, name) = (self.key.namespace(), self.key.name());
+        let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
+        let request = value!({
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": EXPIRATION_SECONDS},
+        });
+        let answer = self.api.raw(http::Method::POST, &path, Some(&request)).await?;
+        let expires = time::to_unix(answer["status"]["expirationTimestamp"].str()).unwrap_or_default();
+        let life = u64::try_from(expires - wall_clock()().as_second()).unwrap_or_default();
+        let life = Duration::from_secs(life).max(SHORTEST_LIFE);
+        let mut header = HeaderValue::try_from(format!("Bearer {}", answer["status"]["token"].str()))?;
+        header.set_sensitive(true);
+        Ok(Token { header, refresh: Instant::now() + life.mul_f64(0.8) })
+    }
+
+    async fn ensure_service_account(&self) -> Result<(), BoxError> {
+        match self.api.get(&SERVICE_ACCOUNTS, &self.key).await {
+            Err(error) if is_not_found(&error) => {}
+            outcome => return Ok(outcome.map(drop)?),
+        }
+        let account =
+            Object(value!({"metadata": {"namespace": (self.key.namespace()), "name": (self.key.name())}}));
+        match self.api.create(&SERVICE_ACCOUNTS, &account).await {
+            Err(error) if !is_already_exists(&error) => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A way to a server that adds a token to each request.
+struct Authenticated {
+    inner: Buffer<Request<Body>, BoxFuture<'static, Result<Response<Box<DynBody>>, BoxError>>>,
+    tokens: Arc<TokenSource>,
+}
+
+impl Authenticated {
+    fn new<S>(inner: S, tokens: Arc<TokenSource>) -> Authenticated
+    where
+        S: Service<Request<Body>, Response = Response<Box<DynBody>>, Error = BoxError> + Send + 'static,
+        S::Future: Send + 'static,
+    {
+        let inner = inner.map_future(|future| Box::pin(future) as BoxFuture<'static, _>);
+        Authenticated { inner: Buffer::new(inner, WAITING), tokens }
+    }
+}
+
+impl Service<Request<Body>> for Authenticated {
+    type Response = Response<Box<DynBody>>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<Box<DynBody>>, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let (mut inner, tokens) = (self.inner.clone(), self.tokens.clone());
+        Box::pin(async move {
+            let token = tokens.token().await?;
+            request.headers_mut().insert(AUTHORIZATION, token.clone());
+            let response = inner.ready().await?.call(request).await?;
+            if response.status() == StatusCode::UNAUTHORIZED {
+                tokens.reset(&token).await;
+            }
+            Ok(response)
+        })
+    }
+}
