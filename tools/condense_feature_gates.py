@@ -4,7 +4,7 @@
 Usage: condense_feature_gates.py KUBERNETES_SOURCE [--check]
 
 The facts are read from the Go maps in which components register their gates; of each gate the newest entry that is not
-newer than 1.36 counts. The marks `on` and `off` after a gate are kept by hand: see crates/cluster/data/README.md.
+newer than 1.36 counts. The marks `on`, `off` and `elsewhere` after a gate are kept by hand: see crates/cluster/data/README.md.
 """
 
 import pathlib
@@ -24,7 +24,7 @@ SOURCES = [
     f"{STAGING}/component-base/zpages/features/kube_features.go",
     f"{STAGING}/controller-manager/pkg/features/kube_features.go",
 ]
-NAME = re.compile(r'^\s*(\w+)(?:\s+(?:featuregate\.)?Feature)?\s*=\s*"(\w+)"', re.M)
+NAME = re.compile(r'^\s*(\w+)(?:\s+(?:featuregate\.)?Feature)?\s*=\s*(?:featuregate\.Feature\()?"(\w+)"', re.M)
 GATE = re.compile(r"^\t+(?:\w+\.)?(\w+): \{\n(.*?)^\t+\},", re.M | re.S)
 SPEC = re.compile(r'\{Version: version\.MustParse\("(\d+)\.(\d+)"\), ([^}]*)\}')
 STAGE = re.compile(r"PreRelease: (?:featuregate\.)?(\w+)")
@@ -42,7 +42,7 @@ def gates(source: pathlib.Path) -> dict[str, str]:
                 continue
             fields = max(specs)[1]
             stage = STAGE.search(fields).group(1).lower()
-            facts = [stage, "true" if "Default: true" in fields else "false"]
+            facts = [stage, "true" if re.search(r"\bDefault: true", fields) else "false"]
             found[names[identifier]] = " ".join(facts + ["locked"] * ("LockToDefault: true" in fields))
     return found
 
@@ -50,7 +50,7 @@ def gates(source: pathlib.Path) -> dict[str, str]:
 def marks() -> dict[str, str]:
     lines = TARGET.read_text().splitlines() if TARGET.exists() else []
     words = [line.split() for line in lines]
-    return {word[0]: word[-1] for word in words if word and word[-1] in ("on", "off")}
+    return {word[0]: word[-1] for word in words if word and word[-1] in ("on", "off", "elsewhere")}
 
 
 def main() -> None:

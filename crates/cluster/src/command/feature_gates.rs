@@ -14,8 +14,9 @@ struct Gate {
     stage: &'static str,
     default: bool,
     is_locked: bool,
-    /// The state of the feature here.
-    is_on: bool,
+    /// The state of the feature here; none if it concerns no part of this process, as upstream's components have it for
+    /// gates of kubelets.
+    is_on: Option<bool>,
 }
 
 impl Gate {
@@ -23,9 +24,10 @@ impl Gate {
         let words: Vec<&str> = line.split_whitespace().collect();
         let default = words[2] == "true";
         let is_on = match words.last() {
-            Some(&"on") => true,
-            Some(&"off") => false,
-            _ => default,
+            Some(&"on") => Some(true),
+            Some(&"off") => Some(false),
+            Some(&"elsewhere") => None,
+            _ => Some(default),
         };
         Gate { name: words[0], stage: words[1], default, is_locked: words.contains(&"locked"), is_on }
     }
@@ -33,7 +35,7 @@ impl Gate {
     /// Whether the gate can be set to `wanted`.
     fn check(&self, wanted: bool) -> Result<(), String> {
         let Gate { name, default, .. } = self;
-        match (self.is_locked && *default != wanted, wanted == self.is_on) {
+        match (self.is_locked && *default != wanted, self.is_on.is_none_or(|is_on| is_on == wanted)) {
             (true, _) => {
                 Err(format!("cannot set feature gate {name} to {wanted}, feature is locked to {default}"))
             }
@@ -109,7 +111,7 @@ fn feature_gate(pair: &str) -> Result<Vec<FeatureGate>, String> {
 
 /// Sets all gates of a stage, which must have that state already.
 fn all(stage: &str, name: &str, enabled: bool) -> Result<Vec<FeatureGate>, String> {
-    let others = GATES.iter().filter(|gate| gate.stage == stage && gate.is_on != enabled);
+    let others = GATES.iter().filter(|gate| gate.stage == stage && gate.is_on == Some(!enabled));
     let others: Vec<&str> = others.map(|gate| gate.name).collect();
     match others.is_empty() {
         true => Ok(Vec::new()),
@@ -142,9 +144,25 @@ mod tests {
             "kube:WatchList=1, AllAlpha=false,",
             "StorageVersionAPI=false",
             "ComponentFlagz=false",
+            "CPUManagerPolicyBetaOptions=false,CPUManagerPolicyAlphaOptions=true",
         ] {
             assert!(feature_gates(text).is_ok(), "{text}: {:?}", feature_gates(text));
         }
+    }
+
+    /// Kubernetes: test/compatibility_lifecycle/reference/versioned_feature_list.yaml has 230 gates that are not newer than
+    /// v1.36, and client-go has ten of its own, which components know as well.
+    #[test]
+    fn every_gate_of_the_release_is_known() {
+        assert_eq!(GATES.len(), 240);
+        assert!(GATES.is_sorted_by_key(|gate| gate.name));
+        let count = |stage: &str, default: bool| {
+            GATES.iter().filter(|gate| gate.stage == stage && gate.default == default).count()
+        };
+        let stages = ["alpha", "beta", "deprecated", "ga"];
+        let counts = stages.map(|stage| (count(stage, true), count(stage, false)));
+        assert_eq!(counts, [(0, 49), (88, 11), (6, 10), (76, 0)]);
+        assert!(GATES.iter().filter(|gate| gate.is_locked).all(|gate| gate.is_on == Some(gate.default)));
     }
 
     #[test]
@@ -169,6 +187,14 @@ mod tests {
             (
                 "ComponentFlagz=true",
                 "cannot set feature gate ComponentFlagz to true, this feature is not available here",
+            ),
+            (
+                "GitRepoVolumeDriver=true",
+                "cannot set feature gate GitRepoVolumeDriver to true, feature is locked to false",
+            ),
+            (
+                "PortForwardWebsockets=true",
+                "cannot set feature gate PortForwardWebsockets to true, this feature is not available here",
             ),
         ] {
             assert_eq!(feature_gates(text).unwrap_err(), expected);
