@@ -134,7 +134,10 @@ impl BootSequence {
 
 /// The health endpoints of a component that serves no API: a controller manager, a scheduler. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct ComponentHealth(Arc<RwLock<Vec<(Endpoint, Vec<Arc<dyn HealthCheck>>)>>>);
+pub struct ComponentHealth(Arc<RwLock<Vec<EndpointChecks>>>);
+
+/// An endpoint, and what it checks.
+type EndpointChecks = (Endpoint, Vec<Arc<dyn HealthCheck>>);
 
 impl ComponentHealth {
     /// Serves an endpoint, which runs these checks, too.

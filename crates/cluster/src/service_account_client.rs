@@ -142,9 +142,11 @@ impl TokenSource {
     }
 }
 
+type ResponseFuture = BoxFuture<'static, Result<Response<Box<DynBody>>, BoxError>>;
+
 /// A way to a server that adds a token to each request.
 struct Authenticated {
-    inner: Buffer<Request<Body>, BoxFuture<'static, Result<Response<Box<DynBody>>, BoxError>>>,
+    inner: Buffer<Request<Body>, ResponseFuture>,
     tokens: Arc<TokenSource>,
 }
 
@@ -162,7 +164,7 @@ impl Authenticated {
 impl Service<Request<Body>> for Authenticated {
     type Response = Response<Box<DynBody>>;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<Box<DynBody>>, BoxError>>;
+    type Future = ResponseFuture;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         Poll::Ready(Ok(()))

@@ -51,6 +51,6 @@ pub fn server<'a>() -> impl Iterator<Item = (&'a str, &'a str)> {
     each(CLIENT).chain(each(SERVER))
 }
 
-fn each<'a>(groups: &'a [Registered]) -> impl Iterator<Item = (&'a str, &'a str)> {
+fn each(groups: &[Registered]) -> impl Iterator<Item = (&str, &str)> {
     groups.iter().flat_map(|(group, versions)| versions.iter().map(|version| (*group, *version)))
 }

@@ -65,7 +65,7 @@ impl ScaleVersion {
     }
 
     /// A Scale of this version as one of autoscaling/v1.
-    fn from_version(&self, mut scale: Value) -> Value {
+    fn to_current(&self, mut scale: Value) -> Value {
         if self.is_current() {
             return scale;
         }
@@ -124,7 +124,7 @@ pub(crate) async fn update(call: &Call<'_>) -> Result<Answer, Status> {
     let intake = intake::other(catalog, &version.gvk, None, &version.root, call.request, options.strictness)
         .map_err(|status| if call.resource.is_custom() { undecodable(status) } else { status })?;
     intake.warnings.into_iter().for_each(|warning| call.notes.warn(warning));
-    let mut scale = version.from_version(intake.value);
+    let mut scale = version.to_current(intake.value);
     check_name(call.path, &mut scale)?;
     let mut change = Rescale { call, wanted: Wanted::Exactly(scale), strictness: options.strictness };
     store(call, &mut change, options.dry_run).await
@@ -291,7 +291,7 @@ impl Rescale<'_> {
         let old = version.to_version(&scale_of(self.call, current));
         let mut shown = version.to_version(&scale);
         admission::admit_other(self.call, &version.gvk, &version.root, &mut shown, Some(&old)).await?;
-        let scale = version.from_version(shown);
+        let scale = version.to_current(shown);
         if !self.call.resource.is_custom() {
             validate(&scale)?;
         }
@@ -359,7 +359,7 @@ impl Rescale<'_> {
                 let problem = |said: &GroupVersionKind| self.kind_problem(said, &version.gvk);
                 let read = patch::read(problem, &version.gvk, &version.root, outcome, self.strictness)?;
                 read.warnings.into_iter().for_each(|warning| self.call.notes.warn(warning));
-                version.from_version(read.value)
+                version.to_current(read.value)
             }
         };
         check_name(self.call.path, &mut scale)?;

@@ -37,7 +37,7 @@ pub(super) fn needs_update(old: &Object, new: &Object) -> bool {
     }
     let differs = |field: &&str| !is_same(&old["spec"][*field], &new["spec"][*field]);
     let n_families = |service: &Object| service["spec"]["ipFamilies"].list().len();
-    FIELDS.iter().any(|field| differs(&field))
+    FIELDS.iter().any(differs)
         || !is_same(&old["metadata"]["annotations"], &new["metadata"]["annotations"])
         || old.uid() != new.uid()
         || n_families(old) != n_families(new)

@@ -144,8 +144,10 @@ impl Supply {
 
     /// Whether what was read is not older than `since`; if it is, it will be read again.
     fn is_fresh(&mut self, since: Moment, now: Moment) -> bool {
-        let is_fresh = self.is_read() && !self.is_reading && self.asked >= since;
-        if !is_fresh && !(self.is_reading && self.asked >= since) {
+        let is_asked = self.asked >= since;
+        let is_fresh = self.is_read() && !self.is_reading && is_asked;
+        let will_be_fresh = self.is_reading && is_asked;
+        if !is_fresh && !will_be_fresh {
             self.due = earlier(self.due, Some(now));
         }
         is_fresh

@@ -60,7 +60,7 @@ impl TrustArgs {
     pub fn delegated(&self, published: Option<&Trusted>) -> Result<Trust, ComposeError> {
         let published = published.cloned().unwrap_or_default();
         let or_published =
-            |file: &Option<PathBuf>, own: String| file.is_none().then_some(own).unwrap_or_default();
+            |file: &Option<PathBuf>, own: String| if file.is_none() { own } else { String::new() };
         let mut trust = Trust { trusted: Trusted::default(), followed: Vec::new() };
         let clients = or_published(&self.client_ca_file, published.clients);
         trust.take(&self.client_ca_file, &clients, |trusted| &mut trusted.clients)?;
