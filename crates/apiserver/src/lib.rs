@@ -14,6 +14,7 @@ mod browsers;
 mod catalog;
 mod chain;
 mod close_notify;
+mod content;
 mod deadline;
 mod definitions;
 pub mod delegate;

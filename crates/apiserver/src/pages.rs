@@ -4,16 +4,17 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use http::{HeaderValue, Method, StatusCode, header};
 use mizzen_object::{GroupVersionKind, Status, Value, json};
 
 use crate::aggregation;
 use crate::answer::{self, Accept, Answer, Encoding, clauses};
+use crate::content::{self, Content, empty, http_date, set};
 use crate::discovery::{self, Group, is_built_in};
 use crate::extend::NonResourceRequest;
 use crate::health;
 use crate::log_files;
-use crate::openapi::OpenApi;
+use crate::openapi::{Document, OpenApi};
 use crate::openid;
 use crate::request::Request;
 use crate::server::Inner;
@@ -76,7 +77,7 @@ pub(crate) async fn answer(server: &Arc<Inner>, request: &Request, path: &str) -
         ["metrics"] if is_exact => Ok(metrics(server, request)),
         ["metrics", "slis"] if is_exact => Ok(health_check_metrics(server, request)),
         ["openapi", "v2"] if is_exact => openapi_v2(server, request).await,
-        ["openapi", "v3"] if is_exact => openapi_index(server).await,
+        ["openapi", "v3"] if is_exact => openapi_index(server, request).await,
         ["openapi", "v3", ..] => openapi_v3(server, request).await,
         _ => document(server, request, &parts),
     }
@@ -204,13 +205,6 @@ fn not_found() -> Answer {
     answer::text(404, "404 page not found\n")
 }
 
-/// A code and not a word.
-fn empty(code: StatusCode) -> Answer {
-    let mut answer = Answer::new(Bytes::new().into());
-    *answer.status_mut() = code;
-    answer
-}
-
 fn resource_list(group: &Group, version: &str) -> Result<Value, Status> {
     let version = group.version(version).ok_or_else(Status::no_such_resource)?;
     Ok(discovery::resource_list(group, version))
@@ -269,25 +263,16 @@ fn aggregated_discovery(server: &Inner, request: &Request, value: &Value, accept
     answer
 }
 
-/// A document that a client may have already. Kubernetes: Go's http.ServeContent, which compares tags weakly and, where
-/// a client has the document, rejects methods that are not for reading.
-fn tagged(request: &Request, media_type: &'static str, body: Bytes, tag: &str) -> Answer {
-    let quoted = format!("\"{tag}\"");
-    let is_known = |known: &str| known.trim_start_matches("W/") == quoted || known == "*";
-    let known = request.header("if-none-match").split(',').any(|known| is_known(known.trim()));
-    let mut answer = match known {
-        true if matches!(request.method.as_str(), "GET" | "HEAD") => empty(StatusCode::NOT_MODIFIED),
-        true => answer::answer(412, media_type, Bytes::new()),
-        false => answer::answer(200, media_type, body),
-    };
-    set(&mut answer, header::ETAG, &quoted);
-    answer
-}
-
-fn set(answer: &mut Answer, name: HeaderName, value: &str) {
-    if let Ok(value) = HeaderValue::from_str(value) {
-        answer.headers_mut().insert(name, value);
-    }
+/// An OpenAPI document.
+fn openapi_document(
+    server: &Inner,
+    request: &Request,
+    media_type: &'static str,
+    document: &Document,
+) -> Answer {
+    let modified = *document.sent.get_or_init(|| server.registry.now());
+    let (body, hash) = (document.bytes.clone(), Some(&*document.hash));
+    content::serve(request, &Content { media_type, body, hash, modified })
 }
 
 fn kind_of(value: &Value) -> GroupVersionKind {
@@ -336,7 +321,7 @@ async fn openapi_v2(server: &Arc<Inner>, request: &Request) -> Result<Answer, St
                 true => "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
                 false => "application/json",
             };
-            tagged(request, media_type, document.bytes.clone(), &document.hash)
+            openapi_document(server, request, media_type, &document)
         }
     };
     // Kubernetes: a handler of its own compresses this document.
@@ -345,10 +330,16 @@ async fn openapi_v2(server: &Arc<Inner>, request: &Request) -> Result<Answer, St
     Ok(answer)
 }
 
-async fn openapi_index(server: &Arc<Inner>) -> Result<Answer, Status> {
-    // Kubernetes: the index is JSON that says it is text.
+async fn openapi_index(server: &Arc<Inner>, request: &Request) -> Result<Answer, Status> {
     let index = written(server, |server| server.catalog.with_openapi(OpenApi::v3_index)).await?;
-    Ok(answer::answer(200, "text/plain; charset=utf-8", aggregation::openapi_index(server, index)))
+    // Kubernetes: the index is JSON that says it is text, always new and without a tag.
+    let content = Content {
+        media_type: "text/plain; charset=utf-8",
+        body: aggregation::openapi_index(server, index),
+        hash: None,
+        modified: server.registry.now(),
+    };
+    Ok(content::serve(request, &content))
 }
 
 /// Kubernetes: kube-openapi/pkg/handler3/handler.go, which has nothing to say to a header without a single clause.
@@ -390,7 +381,7 @@ async fn openapi_v3_document(
     };
     let hash = request.query.text("hash");
     if hash.is_empty() {
-        return Ok(tagged(request, media_type, document.bytes.clone(), &document.hash));
+        return Ok(openapi_document(server, request, media_type, &document));
     }
     if hash != document.hash {
         let mut answer = answer::answer(301, media_type, Bytes::new());
@@ -398,7 +389,10 @@ async fn openapi_v3_document(
         set(&mut answer, header::LOCATION, &format!("{url}?hash={}", document.hash));
         return Ok(answer);
     }
-    let mut answer = tagged(request, media_type, document.bytes.clone(), &document.hash);
+    let mut answer = openapi_document(server, request, media_type, &document);
     set(&mut answer, header::CACHE_CONTROL, "public, immutable");
+    // Kubernetes: in a form that Go calls RFC 1123, which is not that of HTTP. A year is 365 days here.
+    let expires = server.registry.now() + 365 * 24 * 60 * 60;
+    set(&mut answer, header::EXPIRES, &http_date(expires, "UTC"));
     Ok(answer)
 }

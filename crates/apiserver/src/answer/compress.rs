@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::body::{Plain, Shared};
 use super::{Answer, Body};
@@ -25,7 +25,9 @@ const IN_MEMORY: &str = "writing to memory does not fail";
 /// Compresses a large answer if the client accepts gzip.
 pub(crate) fn compress(request: &HeaderMap, answer: Answer) -> Answer {
     let encoded = answer.headers().contains_key(header::CONTENT_ENCODING);
-    if encoded || !accepts_gzip(request) || !is_large(answer.body()) {
+    // A range is of the document as it is.
+    let partial = answer.status() == StatusCode::PARTIAL_CONTENT;
+    if encoded || partial || !accepts_gzip(request) || !is_large(answer.body()) {
         return answer;
     }
     let mut answer = answer.map(Body::compressed);

@@ -46,6 +46,14 @@ pub struct Document {
     pub bytes: Bytes,
     /// Its hash: what an ETag and `?hash=` say.
     pub hash: String,
+    /// When it was first sent, in Unix seconds; it was written then.
+    pub sent: OnceLock<i64>,
+}
+
+impl Document {
+    fn new(bytes: impl Into<Bytes>, hash: String) -> Document {
+        Document { bytes: bytes.into(), hash, sent: OnceLock::new() }
+    }
 }
 
 /// A kind that is described.
@@ -297,10 +305,7 @@ impl Page {
     }
 
     fn document(self: &Arc<Page>, context: &Context) -> Arc<Document> {
-        let write = || {
-            let bytes = v3::write(&self.ready(), context, true).into();
-            Document { bytes, hash: self.hash(context).into() }
-        };
+        let write = || Document::new(v3::write(&self.ready(), context, true), self.hash(context).into());
         self.document.get_or_init(|| Arc::new(write())).clone()
     }
 
@@ -309,7 +314,7 @@ impl Page {
         let write = || {
             let document = self.document(context);
             let value = json::parse(&document.bytes).expect("a document is JSON");
-            Document { bytes: proto3::document(&value).into(), hash: document.hash.clone() }
+            Document::new(proto3::document(&value), document.hash.clone())
         };
         self.proto.get_or_init(|| Arc::new(write())).clone()
     }

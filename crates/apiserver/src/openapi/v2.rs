@@ -46,7 +46,8 @@ pub fn proto<'a>(
 
 fn finish(mut out: Vec<u8>) -> Document {
     out.shrink_to_fit();
-    Document { hash: hash(&out), bytes: out.into() }
+    let hash = hash(&out);
+    Document::new(out, hash)
 }
 
 /// The document before it is put together.

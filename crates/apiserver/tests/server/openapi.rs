@@ -228,9 +228,34 @@ async fn a_document_that_the_client_has_is_not_sent_again() {
         ("GET", "*", 304),
         ("POST", &tag, 412),
         ("GET", "\"a\"", 200),
+        ("GET", &format!("a,{tag}"), 200),
     ] {
         let answer = send(method, known).await;
         assert_eq!(answer.status().as_u16(), status, "{method} {known}");
         assert_eq!(answer.headers().contains_key("content-type"), status != 304, "{method} {known}");
+    }
+}
+
+#[tokio::test]
+async fn a_document_says_when_it_was_written_and_has_parts() {
+    let rig = Rig::new().await;
+    let send = async |path: &str, name: &'static str, value: &str| {
+        rig.send_as(User::master("admin"), &[(name, value)], "GET", path, "").await
+    };
+    for path in ["/openapi/v2", "/openapi/v3/version", "/openapi/v3"] {
+        let answer = rig.send("GET", path, "").await;
+        assert_eq!(answer.headers()["accept-ranges"], "bytes", "{path}");
+        let modified = answer.headers()["last-modified"].to_str().unwrap().to_owned();
+        let whole = answer.into_body().collect().await.unwrap().to_bytes();
+        let known = send(path, "if-modified-since", &modified).await;
+        assert_eq!(known.status(), 304, "{path}");
+        let changed = send(path, "if-unmodified-since", "Thu, 01 Jan 1970 00:00:00 GMT").await;
+        assert_eq!(changed.status(), 412, "{path}");
+        let part = send(path, "range", "bytes=2-5").await;
+        assert_eq!(part.status(), 206, "{path}");
+        assert_eq!(part.headers()["content-range"], format!("bytes 2-5/{}", whole.len()), "{path}");
+        assert_eq!(part.into_body().collect().await.unwrap().to_bytes(), whole[2..6], "{path}");
+        let behind = send(path, "range", &format!("bytes={}-", whole.len())).await;
+        assert_eq!(behind.status(), 416, "{path}");
     }
 }
