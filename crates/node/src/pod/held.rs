@@ -39,9 +39,9 @@ pub struct Held {
     /// Why it is not started again yet.
     pub back_off: Option<String>,
     /// Why its image is not there.
-    pub pull: Option<Pull>,
+    pub pull: Option<Box<Pull>>,
     /// Why it cannot be made.
-    pub lack: Option<Lack>,
+    pub lack: Option<Box<Lack>>,
     /// Whether it can be used, as far as the runtime knows.
     usable: bool,
     wait: Option<Wait>,

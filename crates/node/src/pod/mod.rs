@@ -168,7 +168,7 @@ impl Pod {
 
     /// Does what is to be done now; when to look again, if nothing happens before.
     pub fn advance(&mut self, turn: &mut Turn) -> Option<Moment> {
-        self.meet_newcomers(turn.pod);
+        self.meet_newcomers(turn);
         self.note_deletion(turn);
         turn.address = match turn.pod["spec"]["hostNetwork"].bool() {
             true => turn.node.host_ip.into(),
@@ -205,12 +205,21 @@ impl Pod {
     }
 
     /// Containers that were added to the pod while it lives.
-    fn meet_newcomers(&mut self, pod: &Value) {
+    fn meet_newcomers(&mut self, turn: &Turn) {
         if self.stage == Stage::Finished {
             return;
         }
-        for (role, container) in spec::containers(pod).skip(self.containers.len()) {
+        let before = self.containers.len();
+        for (role, container) in spec::containers(turn.pod).skip(before) {
             self.containers.push(Held::new(container["name"].str(), role));
+        }
+        if self.containers.len() > before
+            && let Some(later) = Supply::of(turn.pod, turn.now, turn.runtime)
+        {
+            match &mut self.supply {
+                Some(supply) => supply.add(*later),
+                None => self.supply = Some(later),
+            }
         }
     }
 

@@ -27,7 +27,7 @@ pub struct Pull {
 }
 
 impl Pull {
-    fn failed(image: &str, before: Option<Pull>, why: String, now: Moment) -> Pull {
+    fn failed(image: &str, before: Option<Box<Pull>>, why: String, now: Moment) -> Pull {
         let wait = before.as_ref().map_or(FIRST_WAIT, |pull| (pull.wait * 2).min(LONGEST_WAIT));
         let n_tries = before.map_or(0, |pull| pull.n_tries) + 1;
         Pull { image: image.into(), n_tries, failed: now, wait, why, is_noticed: false }
@@ -61,7 +61,7 @@ impl Held {
         turn.tell(self, Note::normal("Pulling", "", format!("Pulling image {image:?}")));
         turn.tell(self, Note::warning("Failed", "", format!("Failed to pull image {image:?}: {why}")));
         turn.tell(self, Note::warning("Failed", "", "Error: ErrImagePull"));
-        self.pull = Some(Pull::failed(image, self.pull.take(), why, turn.now));
+        self.pull = Some(Box::new(Pull::failed(image, self.pull.take(), why, turn.now)));
         self.changes_at = Some(turn.now + NOTICE);
         false
     }

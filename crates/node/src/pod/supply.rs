@@ -153,6 +153,21 @@ impl Supply {
         is_fresh
     }
 
+    /// Whether everything was looked for that the environment of a container names.
+    fn knows(&self, container: &Value) -> bool {
+        references(container).all(|one| self.found.contains_key(&one.need()))
+    }
+
+    /// Takes over what a container needs that came later.
+    pub fn add(&mut self, later: Supply) {
+        let Supply { needs: mut added, due, .. } = later;
+        added.retain(|need| !self.needs.contains(need));
+        if !added.is_empty() {
+            self.needs.append(&mut added);
+            self.due = earlier(self.due, due);
+        }
+    }
+
     /// Nothing is read until something asks for it.
     pub fn rest(&mut self) {
         self.due = None;
@@ -192,7 +207,7 @@ impl Supply {
             Some(Ok(contents)) => contents,
             Some(Err(why)) if optional && *why == need.0.is_missing(&need.1) => return None,
             Some(Err(why)) => return Some(why.clone()),
-            // An ephemeral container came later than what was read.
+            // A volume of a container that came later than what was read.
             None => return None,
         };
         let has = |key: &str| {
@@ -252,8 +267,8 @@ impl Held {
         turn: &mut Turn,
     ) -> bool {
         let Some(supply) = supply.filter(|_| references(spec).next().is_some()) else { return true };
-        let ended = self.end().and_then(|end| end.finished);
-        if !supply.is_fresh(ended.unwrap_or_default(), turn.now) {
+        let ended = self.end().and_then(|end| end.finished).unwrap_or_default();
+        if !supply.knows(spec) || !supply.is_fresh(ended, turn.now) {
             return false;
         }
         let problem = references(spec).find_map(|one| supply.problem(&one, turn.pod));
@@ -265,7 +280,7 @@ impl Held {
             supply.due = earlier(supply.due, Some(turn.now + PAUSE));
             turn.tell(self, pulled(spec));
             turn.tell(self, Note::warning("Failed", "", format!("Error: {message}")));
-            self.lack = Some(Lack { message, told: supply.n_readings });
+            self.lack = Some(Box::new(Lack { message, told: supply.n_readings }));
         }
         false
     }

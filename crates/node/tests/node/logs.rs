@@ -214,6 +214,24 @@ async fn commands_see_config_maps_and_secrets() {
 }
 
 #[tokio::test]
+async fn every_life_wrote_what_its_own_environment_said() {
+    let cluster = trusted().await;
+    let path = "/api/v1/namespaces/default/configmaps";
+    cluster.create(path, "{metadata: {name: x}, data: {k: one}}").await;
+    let env = "env: [{name: K, valueFrom: {configMapKeyRef: {name: x, key: k}}}]";
+    let command = "command: [sh, -c, 'echo $K; sleep 2; exit 1']";
+    cluster.run_pod("web", "", &format!("containers: [{{name: web, image: web, {env}, {command}}}]")).await;
+    until(&cluster, "web", "web=running").await;
+    let (key, change) = ("default/x".parse().unwrap(), crate::cluster::read("{data: {k: two}}"));
+    let patch = mizzen_sdk::api::Patch::Merge;
+    cluster.api.patch(&mizzen_sdk::resource::CONFIG_MAPS, &key, "", patch, &change).await.unwrap();
+    assert_eq!(log(&cluster, "web", "").await, (200, "one\n".into()));
+    until(&cluster, "web", "web=running+1").await;
+    assert_eq!(log(&cluster, "web", "").await, (200, "two\n".into()));
+    assert_eq!(log(&cluster, "web", "?previous=true").await, (200, "one\n".into()));
+}
+
+#[tokio::test]
 async fn a_pod_on_no_node_wrote_nothing() {
     let cluster = trusted().await;
     cluster

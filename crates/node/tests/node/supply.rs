@@ -101,7 +101,7 @@ async fn a_pod_can_go_while_it_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_comes_later_is_not_kept_by_what_was_read_before() {
+async fn an_ephemeral_container_waits_for_its_environment() {
     let cluster = Cluster::with(1).await;
     cluster.create(SECRETS, "{metadata: {name: x}, data: {k: dg==}}").await;
     cluster
@@ -118,7 +118,12 @@ async fn who_comes_later_is_not_kept_by_what_was_read_before() {
         .await
         .unwrap();
     cluster.pass(1).await;
-    let pod = cluster.pod("web").await;
-    let state = &pod["status"]["ephemeralContainerStatuses"].list()[0]["state"];
-    assert!(!state["running"].is_null(), "{state:?}");
+    let state =
+        async || cluster.pod("web").await["status"]["ephemeralContainerStatuses"].list()[0]["state"].clone();
+    let waits = state().await["waiting"].clone();
+    assert_eq!(waits["reason"].str(), "CreateContainerConfigError");
+    assert_eq!(waits["message"].str(), "secret \"later\" not found");
+    cluster.create(SECRETS, "{metadata: {name: later}, data: {k: dg==}}").await;
+    cluster.pass(10).await;
+    assert!(!state().await["running"].is_null());
 }
