@@ -84,7 +84,7 @@ fn an_event_is_stored_under_older_names() {
         "events.k8s.io/v1 Event",
         event,
         expect![[r#"
-        {"apiVersion":"events.k8s.io/v1","metadata":{"namespace":"n"},"eventTime":"2024-01-01T00:00:00.000000Z","reportingController":"c","reportingInstance":"i","action":"a","reason":"r","regarding":{"namespace":"n"},"note":"x","type":"Normal","deprecatedSource":{},"deprecatedFirstTimestamp":null,"deprecatedLastTimestamp":null}
+        {"metadata":{"namespace":"n"},"eventTime":"2024-01-01T00:00:00.000000Z","reportingController":"c","reportingInstance":"i","action":"a","reason":"r","regarding":{"namespace":"n"},"note":"x","type":"Normal","deprecatedSource":{},"deprecatedFirstTimestamp":null,"deprecatedLastTimestamp":null}
     "#]],
     );
     check(
