@@ -67,11 +67,10 @@ impl Registry {
         warnings: &mut Vec<String>,
     ) -> Result<Object, Refusal> {
         let violations = resource.judge_and_convert(&mut object);
-        let kind = resource.judged();
         let generated = self.generate_name(object.entry("metadata"));
         let key = Key::new(namespace, object["metadata"]["name"].str());
         self.fill_system_metadata(&key, object.entry("metadata"));
-        reset_for_create(kind, &mut object);
+        reset_for_create(resource, &mut object);
 
         let now = self.timestamp();
         let context = options.user.context(Action::Create, &now);

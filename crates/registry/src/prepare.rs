@@ -3,7 +3,7 @@
 use mizzen_object::seam::{name_suffix, uuid};
 use mizzen_object::{Action, Kind, Value, schema};
 
-use crate::{Key, Registry};
+use crate::{Key, Registry, Resource};
 
 /// The longest name that a generated suffix is put behind.
 const MAX_GENERATED_BASE: usize = 63 - SUFFIX;
@@ -40,19 +40,21 @@ impl Registry {
     }
 }
 
-/// Clears what a client may not say on create.
-pub(crate) fn reset_for_create(kind: &Kind, object: &mut Value) {
+/// Clears what a client of this version may not say on create.
+pub(crate) fn reset_for_create(resource: &Resource, object: &mut Value) {
+    let kind = resource.kind();
     if kind.has_status() && !kind.rules.status_on_create {
         object.remove("status");
     }
     if kind.rules.generation && !kind.rules.late_generation {
         object.entry("metadata").set("generation", 1);
     }
-    schema::canonical(&kind.root, object);
+    schema::canonical(&resource.judged().root, object);
 }
 
-/// Takes over from the stored object what an update may not change.
-pub(crate) fn reset_for_update(kind: &Kind, action: Action, new: &mut Value, old: &Value) {
+/// Takes over from the stored object what an update in this version may not change.
+pub(crate) fn reset_for_update(resource: &Resource, action: Action, new: &mut Value, old: &Value) {
+    let kind = resource.kind();
     match action {
         Action::Status => {
             keep_all_but_status(new, old);
@@ -78,7 +80,7 @@ pub(crate) fn reset_for_update(kind: &Kind, action: Action, new: &mut Value, old
     }
     keep(meta, old, "generation");
     meta.remove("selfLink");
-    schema::canonical(&kind.root, new);
+    schema::canonical(&resource.judged().root, new);
 }
 
 /// Kubernetes: of a custom object that comes through `/status`, nothing but the status and who owns it counts

@@ -139,7 +139,7 @@ impl Registry {
         if !options.unchecked {
             let now = self.timestamp();
             let context = options.user.context(options.action, &now);
-            reset_for_update(kind, options.action, &mut new, &old);
+            reset_for_update(resource, options.action, &mut new, &old);
             resource.kind().hooks.prepare(&mut new, Some(&old), &context);
             if options.action != Action::Status {
                 count_generation(kind, &mut new, &old);

@@ -485,6 +485,22 @@ async fn a_rollback_is_requested_of_the_controller() {
 }
 
 #[tokio::test]
+async fn an_attachment_of_v1beta1_has_no_status_of_its_own() {
+    let rig = legacy().await;
+    let case = CASES.iter().find(|case| case.kind.ends_with(" VolumeAttachment")).expect("a case");
+    let body = case.body().replace(r#""spec":"#, r#""status":{"attached":true},"spec":"#);
+    let made = rig.post(&collection(&case.old()), &body).await.expect(201);
+    assert!(made.body.at("status.attached").bool());
+    let path = format!("{}/a", collection(&case.old()));
+    let detached = rig.patch(&path, r#"{"status":{"attached":false}}"#).await.expect(200);
+    assert!(!detached.body.at("status.attached").bool());
+    rig.get(&format!("{path}/status")).await.expect(404);
+    let path = format!("{}/a", collection(&case.hub()));
+    let kept = rig.patch(&path, r#"{"status":{"attached":true}}"#).await.expect(200);
+    assert!(!kept.body.at("status.attached").bool());
+}
+
+#[tokio::test]
 async fn a_template_of_a_removed_version_is_checked_for_pod_security() {
     let rig = legacy().await;
     let namespace =
