@@ -485,6 +485,24 @@ async fn a_rollback_is_requested_of_the_controller() {
 }
 
 #[tokio::test]
+async fn a_workload_of_a_removed_version_leaves_its_dependents_alone() {
+    let rig = legacy().await;
+    for case in CASES.iter().filter(|case| case.rest == UNSELECTED || case.rest == WORKLOAD) {
+        for (kind, orphans) in [(case.old(), true), (case.hub(), false)] {
+            rig.post(&collection(&case.old()), &case.body()).await.expect(201);
+            let path = format!("{}/a", collection(&kind));
+            rig.delete(&path, "").await.expect(200);
+            let left = rig.get(&path).await;
+            assert_eq!(left.status == 200, orphans, "{} {path}", case.kind);
+            if orphans {
+                assert_eq!(left.body.at("metadata.finalizers").list(), ["orphan".into()], "{}", case.kind);
+                rig.patch(&path, r#"{"metadata":{"finalizers":null}}"#).await.expect(200);
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_attachment_of_v1beta1_has_no_status_of_its_own() {
     let rig = legacy().await;
     let case = CASES.iter().find(|case| case.kind.ends_with(" VolumeAttachment")).expect("a case");
@@ -513,7 +531,7 @@ async fn a_template_of_a_removed_version_is_checked_for_pod_security() {
         let made = rig.post(&path, &case.body().replace("default", "strict")).await.expect(201);
         let warned = made.warnings.iter().any(|warning| warning.contains("would violate PodSecurity"));
         assert!(warned, "{}: {:?}", case.kind, made.warnings);
-        rig.delete(&format!("{path}/a"), "").await.expect(200);
+        rig.delete(&format!("{path}/a?propagationPolicy=Background"), "").await.expect(200);
     }
 }
 
@@ -529,6 +547,11 @@ async fn a_request_of_v1beta1_is_approved_in_its_version() {
     let stored = rig.get("/apis/certificates.k8s.io/v1/certificatesigningrequests/a").await.expect(200);
     let condition = &stored.body["status"]["conditions"].list()[0];
     assert_eq!((condition["type"].str(), condition["status"].str()), ("Approved", "True"));
+    // A status that forgets the decision does not undo it.
+    let status = r#"{"status":{"conditions":[{"type":"Failed","status":"True"}]}}"#;
+    let kept = rig.patch(&format!("{path}/status"), status).await.expect(200);
+    let types: Vec<_> = kept.body["status"]["conditions"].list().iter().map(|it| it["type"].str()).collect();
+    assert_eq!(types, ["Approved"]);
 }
 
 #[tokio::test]

@@ -26,13 +26,24 @@ pub(crate) fn stateful_set_v1beta1() -> Behaviour {
 }
 
 pub(crate) fn replica_set_extensions() -> Behaviour {
-    Behaviour { default: default_replica_set, ..replica_set::behaviour() }
+    Behaviour {
+        default: default_replica_set,
+        validate: |new, old, context, violations| {
+            let old = old.map(|old| reselected(old, new));
+            (replica_set::behaviour().validate)(new, old.as_ref(), context, violations);
+        },
+        ..replica_set::behaviour()
+    }
 }
 
 pub(crate) fn daemon_set_extensions() -> Behaviour {
     Behaviour {
         default: default_daemon_set,
         read: |_| Ok(()),
+        validate: |new, old, context, violations| {
+            let old = old.map(|old| reselected(old, new));
+            (daemon_set::behaviour().validate)(new, old.as_ref(), context, violations);
+        },
         to_stored: annotate_template_generation,
         from_stored: restore_template_generation,
         ..daemon_set::behaviour()
@@ -43,10 +54,22 @@ pub(crate) fn daemon_set_extensions() -> Behaviour {
 fn deployment_with_rollback() -> Behaviour {
     Behaviour {
         read: |_| Ok(()),
+        validate: |new, old, context, violations| {
+            let old = old.map(|old| reselected(old, new));
+            (deployment::behaviour().validate)(new, old.as_ref(), context, violations);
+        },
         to_stored: annotate_rollback,
         from_stored: restore_rollback,
         ..deployment::behaviour()
     }
+}
+
+/// The old object as if it had always had the new selector. Kubernetes: these versions let a selector change
+/// (strategy.go of v1.15).
+fn reselected(old: &Value, new: &Value) -> Value {
+    let mut old = old.clone();
+    old.entry("spec").set("selector", new["spec"]["selector"].clone());
+    old
 }
 
 fn default_deployment_v1beta1(deployment: &mut Value) {

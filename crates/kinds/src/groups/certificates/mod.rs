@@ -20,9 +20,12 @@ pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
         _ => return Behaviour::NONE,
     };
     match (version, kind) {
-        ("v1beta1", "CertificateSigningRequest") => {
-            Behaviour { default: v1beta1::default, validate: validate::validate_v1beta1, ..behaviour }
-        }
+        ("v1beta1", "CertificateSigningRequest") => Behaviour {
+            default: v1beta1::default,
+            prepare: prepare_v1beta1,
+            validate: validate::validate_v1beta1,
+            ..behaviour
+        },
         ("v1beta1", _) => Behaviour {
             default: v1beta1::default,
             validate: validate::validate_approval_v1beta1,
@@ -44,6 +47,19 @@ fn prepare(request: &mut Value, old: Option<&Value>, context: &Context) {
         }
         stamp_conditions(request, old, context.now);
     }
+}
+
+/// Kubernetes: a status of v1beta1 that adds or removes a decision keeps the conditions as they were.
+fn prepare_v1beta1(request: &mut Value, old: Option<&Value>, context: &Context) {
+    if let (Some(old), Action::Status) = (old, context.action) {
+        let count = |request: &Value, decision: &str| {
+            conditions(request).iter().filter(|condition| condition["type"].str() == decision).count()
+        };
+        if ["Approved", "Denied"].iter().any(|decision| count(request, decision) != count(old, decision)) {
+            request.entry("status").set("conditions", old["status"]["conditions"].clone());
+        }
+    }
+    prepare(request, old, context);
 }
 
 fn prepare_new(request: &mut Value, context: &Context) {

@@ -340,6 +340,27 @@ fn a_workload_without_a_selector_is_refused_from_v1beta2_on() {
 }
 
 #[test]
+fn a_selector_could_change_before_v1beta2() {
+    let workload = |app: &str| {
+        let selector = r#""selector":{"matchLabels":{"app":"a"}}"#;
+        let text = format!(
+            r#"{{"metadata":{{"name":"a","resourceVersion":"1"}},"spec":{{{TEMPLATE},{selector}}}}}"#
+        );
+        text.replace(r#""app":"a""#, &format!(r#""app":"{app}""#))
+    };
+    let outcome = |version: &str, kind: &str| {
+        super::run(Action::Update, super::kind(version, kind), &workload("b"), Some(&workload("a")))
+    };
+    for kind in ["Deployment", "ReplicaSet", "DaemonSet"] {
+        let (old, new) = (outcome("extensions/v1beta1", kind), outcome("apps/v1beta2", kind));
+        assert!(old.starts_with('{'), "{old}");
+        assert!(new.starts_with("spec.selector: Invalid value"), "{new}");
+    }
+    let old = outcome("apps/v1beta1", "Deployment");
+    assert!(old.starts_with('{'), "{old}");
+}
+
+#[test]
 fn an_autoscaler_keeps_what_its_version_has_no_field_for_in_annotations() {
     let v2beta1 = "autoscaling/v2beta1 HorizontalPodAutoscaler";
     let target =
