@@ -61,6 +61,12 @@ impl Environment {
         self
     }
 
+    /// With `cel.bind`, which names a value.
+    pub fn with_bindings(mut self) -> Environment {
+        Arc::make_mut(&mut self.base).macros.push(parse::bindings());
+        self
+    }
+
     /// With an object type and its fields. [`ANY_OTHER`] stands for all that are not named.
     pub fn with_object(self, name: &str, fields: impl IntoIterator<Item = (Str, Type)>) -> Environment {
         self.with_fields(name, Arc::new(fields.into_iter().collect()))

@@ -29,7 +29,9 @@ pub(super) fn validate(expression: &str, path: &Path, violations: &mut Violation
     };
     let kind = program.result_type();
     if !matches!(kind, Type::Bool | Type::Dyn) {
-        let detail = format!("must evaluate to bool or the unknown type, not {kind}");
+        // Kubernetes: here a type is named as it is declared, not as checks name it.
+        let shown = if matches!(kind, Type::Null) { kind.name().to_string() } else { kind.to_string() };
+        let detail = format!("must evaluate to bool or the unknown type, not {shown}");
         return violations.invalid(path, expression, &detail);
     }
     if program.estimate(&DeviceSizes).max > MAX_COST {
@@ -47,7 +49,10 @@ fn environment() -> &'static Environment {
             ("attributes".into(), by_domain(Type::Dyn)),
             ("capacity".into(), by_domain(Type::object("kubernetes.Quantity"))),
         ];
-        Environment::new(VERSION).with_object(DEVICE, fields).with_variable("device", Type::object(DEVICE))
+        Environment::new(VERSION)
+            .with_bindings()
+            .with_object(DEVICE, fields)
+            .with_variable("device", Type::object(DEVICE))
     })
 }
 
@@ -95,6 +100,8 @@ mod tests {
             "device.attributes['a'].b.isGreaterThan(semver('1.0.0'))",
             "device.capacity['a'].mem.compareTo(quantity('10Gi')) > 0",
             "device.attributes['a'].all(x, device.attributes['a'].all(y, x == y))",
+            "cel.bind(dra, device.attributes['a'], dra.b && dra.c)",
+            "cel.bind(x, device.driver == 'a', x)",
         ] {
             check(expression, None);
         }
@@ -109,6 +116,15 @@ mod tests {
                  container '')\n | foo\n | ^",
             ),
         );
+        check(
+            "null",
+            Some("e: Invalid value: \"null\": must evaluate to bool or the unknown type, not null_type"),
+        );
+        let mut violations = Violations::default();
+        validate("", &Path::new("e"), &mut violations);
+        let found = violations.in_one().unwrap_or_default();
+        assert!(found.contains("ERROR: <input>:1:0: Syntax error: mismatched input '<EOF>'"), "{found}");
+        assert!(!found.contains('\n'), "there is no line to show: {found}");
         check("1", Some("e: Invalid value: \"1\": must evaluate to bool or the unknown type, not int"));
         check(
             "device.driver",

@@ -39,6 +39,11 @@ pub(crate) fn optional() -> Vec<Macro> {
     vec![member("optMap", 2, opt_map), member("optFlatMap", 2, opt_flat_map)]
 }
 
+/// The macro that names a value: `cel.bind(name, value, expression)` (cel-go's ext.Bindings, version 0).
+pub(crate) fn bindings() -> Macro {
+    member("bind", 3, bind)
+}
+
 fn member(name: &'static str, arity: usize, expand: Expand) -> Macro {
     Macro { name, member: true, arity: Some(arity), expand }
 }
@@ -141,7 +146,17 @@ fn when_present(make: &mut dyn Expander, target: Option<&Expr>, then: Expr) -> E
     make.call("_?_:_", vec![condition, then, none])
 }
 
-/// A loop over nothing whose accumulator is the value of the target: a name for it.
+fn bind(make: &mut dyn Expander, target: Option<&Expr>, arguments: &[Expr]) -> Expanded {
+    let is_namespace = target.and_then(Expr::as_ident).is_some_and(|name| name == "cel");
+    if !is_namespace {
+        return Ok(None);
+    }
+    let message = "cel.bind() variable names must be simple identifiers";
+    let name = arguments[0].as_ident().ok_or_else(|| MacroError::new(&arguments[0], message))?;
+    Ok(Some(named(make, name, arguments[1].clone(), arguments[2].clone())))
+}
+
+/// A name for the value of the target.
 fn bind_value(
     make: &mut dyn Expander,
     target: Option<&Expr>,
@@ -150,17 +165,23 @@ fn bind_value(
 ) -> Result<Expr, MacroError> {
     let name = arguments[0].as_ident().ok_or_else(|| MacroError::new(&arguments[0], message))?;
     let target = make.copy(target.expect("a member"));
+    let value = make.member_call("value", target, Vec::new());
+    Ok(named(make, name, value, arguments[1].clone()))
+}
+
+/// A loop over nothing whose accumulator is a value: a name for it.
+fn named(make: &mut dyn Expander, name: &Str, value: Expr, result: Expr) -> Expr {
     let bound = Comprehension {
         range: make.list(Vec::new()),
         variable: "#unused".into(),
         second: None,
         accumulator: name.clone(),
-        init: make.member_call("value", target, Vec::new()),
+        init: value,
         condition: make.literal(Literal::Bool(false)),
         step: make.ident(name),
-        result: arguments[1].clone(),
+        result,
     };
-    Ok(make.comprehension(bound))
+    make.comprehension(bound)
 }
 
 /// A loop in the making.

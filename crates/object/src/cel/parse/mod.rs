@@ -16,7 +16,7 @@ use super::ast::{Expr, ExprKind, Id, Literal, Select};
 use super::function::Macro;
 use crate::Str;
 use lex::{Kind, Token};
-pub(super) use macros::{optional, standard, two_variables};
+pub(super) use macros::{bindings, optional, standard, two_variables};
 use nodes::call;
 pub use source::{CompileError, Issue};
 

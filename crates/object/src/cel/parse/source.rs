@@ -47,6 +47,10 @@ impl CompileError {
 
     fn write(&self, f: &mut fmt::Formatter, issue: &Issue) -> fmt::Result {
         let Some(at) = issue.at else { return write!(f, "ERROR: <input>:-1:0: {}", issue.message) };
+        // Kubernetes: nothing has no first character (cel-go's common/source.go).
+        if self.text.is_empty() {
+            return write!(f, "ERROR: <input>:1:0: {}", issue.message);
+        }
         let (line, column) = self.locate(at);
         write!(f, "ERROR: <input>:{}:{}: {}", line + 1, column + 1, issue.message)?;
         match self.text.split('\n').nth(line) {
