@@ -4,6 +4,7 @@ use super::element::Element;
 use super::of::is_type;
 use super::rule::{Defined, Item, Rule, element_of};
 use crate::json;
+use crate::patch::{go_float, go_text};
 use crate::schema::{Shape, Struct, Type};
 use crate::value::{Map, Str, Value};
 
@@ -87,18 +88,22 @@ impl Checker {
     fn map(&mut self, value: &Value, inside: impl FnOnce(&mut Checker, &Map)) {
         match value {
             Value::Map(map) => inside(self, map),
-            _ => self.complain(format!("expected map, got &{{{}}}", plain(value))),
+            _ => self.complain(format!("expected map, got &{{{}}}", go_text(value))),
         }
     }
 
     fn list(&mut self, value: &Value, inside: impl FnOnce(&mut Checker, &[Value])) {
         match value {
             Value::List(items) => inside(self, items),
-            _ => self.complain(format!("expected list, got &{{{}}}", plain(value))),
+            _ => self.complain(format!("expected list, got &{{{}}}", go_text(value))),
         }
     }
 
     fn fields<'a>(&mut self, schema: &Struct, members: impl Iterator<Item = (&'a str, &'a Value)>) {
+        // Kubernetes: OpenAPI says of a struct without fields that it is some object, so that it may have any.
+        if schema.rest().is_none() && schema.fields().is_empty() {
+            return;
+        }
         for (name, value) in members {
             // An object inside another says what it is, too.
             if schema.is_kind() && is_type(name) {
@@ -164,7 +169,7 @@ impl Checker {
     fn scalar(&mut self, ty: &Type, value: &Value) {
         match &ty.shape {
             Shape::Bool if !matches!(value, Value::Bool(_)) => {
-                self.complain(format!("expected boolean, got &{{{}}}", plain(value)));
+                self.complain(format!("expected boolean, got &{{{}}}", go_text(value)));
             }
             Shape::Int32 | Shape::Int64 | Shape::Float if value.as_f64().is_none() => {
                 self.complain(format!("expected numeric (int or float), got {}", go_type(value)));
@@ -176,7 +181,7 @@ impl Checker {
             Shape::Time | Shape::MicroTime | Shape::Quantity
                 if matches!(value, Value::List(_) | Value::Map(_)) =>
             {
-                self.complain(format!("expected any scalar, got &{{{}}}", plain(value)));
+                self.complain(format!("expected any scalar, got &{{{}}}", go_text(value)));
             }
             _ => {}
         }
@@ -195,20 +200,6 @@ fn go_type(value: &Value) -> &'static str {
     }
 }
 
-/// A value as Go's `%v` prints it.
-fn plain(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".into(),
-        Value::String(text) => text.to_string(),
-        Value::List(items) => format!("[{}]", items.iter().map(plain).collect::<Vec<_>>().join(" ")),
-        Value::Map(map) => {
-            let members = sorted(map).map(|(key, value)| format!("{key}:{}", plain(value)));
-            format!("map[{}]", members.collect::<Vec<_>>().join(" "))
-        }
-        other => json::to_string(other),
-    }
-}
-
 /// A value as Go's `%#v` prints it.
 fn go_syntax(value: &Value) -> String {
     match value {
@@ -223,6 +214,7 @@ fn go_syntax(value: &Value) -> String {
                 sorted(map).map(|(key, value)| format!("{}:{}", json::quote(key), go_syntax(value)));
             format!("map[string]interface {{}}{{{}}}", members.collect::<Vec<_>>().join(", "))
         }
+        Value::Number(_) => go_float(value.as_f64().unwrap_or_default()),
         other => json::to_string(other),
     }
 }

@@ -184,6 +184,13 @@ fn the_wrong_shape_is_refused_in_upstreams_words() {
         r#"{"spec":{"args":["x",1]}}"#,
         expect![".spec.args[1]: expected string, got &value.valueUnstructured{Value:1}"],
     );
+    check_shape(
+        r#"{"spec":{"args":[9223372036854775808,0.0000001]}}"#,
+        expect![[r#"
+            errors:
+              .spec.args[0]: expected string, got &value.valueUnstructured{Value:9.223372036854776e+18}
+              .spec.args[1]: expected string, got &value.valueUnstructured{Value:1e-07}"#]],
+    );
     check_shape(r#"{"spec":{"args":"x"}}"#, expect![".spec.args: expected list, got &{x}"]);
     check_shape(r#"{"spec":[{"a":1}]}"#, expect![".spec: expected map, got &{[map[a:1]]}"]);
     check_shape(r#"{"spec":{"more":1}}"#, expect![".spec.more: field not declared in schema"]);
