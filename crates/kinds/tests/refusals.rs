@@ -69,14 +69,29 @@ fn refuse(kind: &Kind, object: Value, old: Option<&Value>, action: Action) -> Ve
         extra: &Value::Null,
     };
     let mut new = read(kind, &object);
-    new.entry("metadata").set_default("name", "x");
-    new.entry("metadata").set_default("uid", "u");
-    kind.hooks.prepare(&mut new, old, &context);
+    identify(kind, &mut new);
+    let old = old.map(|old| {
+        let mut old = old.clone();
+        identify(kind, &mut old);
+        new.entry("metadata").set_default("resourceVersion", "1");
+        old
+    });
+    kind.hooks.prepare(&mut new, old.as_ref(), &context);
     schema::canonical(&kind.root, &mut new);
     let mut violations = Violations::default();
-    kind.hooks.validate(&new, old, &context, &mut violations);
+    kind.hooks.validate(&new, old.as_ref(), &context, &mut violations);
     let show = |text: String| text.replace('\\', "\\\\").replace('\n', "\\n");
     violations.0.iter().map(|violation| show(format!("{} {violation}", violation.reason.word()))).collect()
+}
+
+/// What the server knows of an object, whatever its client says.
+fn identify(kind: &Kind, object: &mut Value) {
+    let metadata = object.entry("metadata");
+    metadata.set_default("name", "x");
+    metadata.set_default("uid", "u");
+    if kind.is_namespaced() {
+        metadata.set_default("namespace", "default");
+    }
 }
 
 fn merge(target: &Value, patch: &Value) -> Value {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::hooks::Hooks;
+use crate::hooks::{Action, Hooks};
 use crate::names::{GroupResource, GroupVersionKind};
 use crate::schema::Struct;
 use crate::value::Str;
@@ -177,6 +177,40 @@ pub struct Rules {
     pub ttl: Option<u32>,
     /// What a name may look like.
     pub name: NameRule,
+    /// How the kind's own validation of metadata differs from the usual.
+    pub meta_checks: MetaChecks,
+}
+
+/// How a kind's own validation judges metadata, beside the checks that every kind has; none where it is the usual way.
+#[derive(Debug, Clone, Default)]
+pub struct MetaChecks {
+    /// On create; usually [`MetaCheck::Whole`].
+    pub create: Option<Vec<MetaCheck>>,
+    /// On update; usually [`MetaCheck::Change`].
+    pub update: Option<Vec<MetaCheck>>,
+    /// On an update of the status; usually [`MetaCheck::Change`].
+    pub status: Option<Vec<MetaCheck>>,
+}
+
+impl MetaChecks {
+    /// The checks of an action, in their order. Each reports what it finds, though another has found it before.
+    pub fn of(&self, action: Action) -> &[MetaCheck] {
+        let (own, usual) = match action {
+            Action::Create => (&self.create, &[MetaCheck::Whole]),
+            Action::Update => (&self.update, &[MetaCheck::Change]),
+            Action::Status => (&self.status, &[MetaCheck::Change]),
+        };
+        own.as_deref().unwrap_or(usual)
+    }
+}
+
+/// A validation of metadata.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetaCheck {
+    /// Of metadata as it is (ValidateObjectMeta).
+    Whole,
+    /// Of what may not change in it (ValidateObjectMetaUpdate).
+    Change,
 }
 
 /// What a name may look like.
@@ -189,8 +223,12 @@ pub enum NameRule {
     Label,
     /// A DNS label that starts with a letter.
     Label1035,
+    /// The same as `Subdomain`, declared in the schema: prefixes of generated names are not validated.
+    LongName,
     /// Anything that can stand in a path.
     PathSegment,
+    /// An IP address. A name is not generated: the prefix is the name.
+    Ip,
     /// Whatever the kind's own validation allows.
     Any,
 }

@@ -30,7 +30,10 @@ mod violation;
 pub mod yaml;
 
 pub use hooks::{Action, Context, Hooks, NoHooks, Who};
-pub use kind::{Column, Deprecated, Kind, KindData, NameRule, Rules, ScalePaths, Scope, Subresource};
+pub use kind::{
+    Column, Deprecated, Kind, KindData, MetaCheck, MetaChecks, NameRule, Rules, ScalePaths, Scope,
+    Subresource,
+};
 pub use names::{GroupResource, GroupVersionKind};
 pub use status::{Cause, Details, Status};
 pub use value::{Map, Str, Value};

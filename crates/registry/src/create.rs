@@ -2,11 +2,11 @@
 
 use mizzen_object::validate::meta;
 use mizzen_object::{
-    Action, Context, GroupVersionKind, Kind, NameRule, Path, Status, Value, Violations, Who,
+    Action, Context, GroupVersionKind, Kind, MetaCheck, NameRule, Path, Status, Value, Violations, Who,
 };
-use mizzen_store::{Expect, Write, WriteError};
+use mizzen_store::{Expect, Record, Write, WriteError};
 
-use crate::encode::Owners;
+use crate::encode::{Owners, Place};
 use crate::prepare::reset_for_create;
 use crate::status::refused;
 use crate::validate::validate;
@@ -38,10 +38,6 @@ impl Registry {
         gate: &dyn Gate,
         warnings: &mut Vec<String>,
     ) -> Result<Object, Status> {
-        let version = draft["metadata"]["resourceVersion"].str();
-        if parse_version(version).is_ok_and(|version| version != 0) {
-            return Err(Status::unknown("resourceVersion should not be set on objects to be created"));
-        }
         for _ in 1..NAME_TRIES {
             let mut fresh = Vec::new();
             match self.try_create(resource, namespace, draft.clone(), options, gate, &mut fresh).await {
@@ -67,8 +63,10 @@ impl Registry {
         warnings: &mut Vec<String>,
     ) -> Result<Object, Refusal> {
         let violations = resource.judge_and_convert(&mut object);
-        let generated = self.generate_name(object.entry("metadata"));
+        let kind = resource.judged();
+        let generated = self.generate_name(kind, object.entry("metadata"));
         let key = Key::new(namespace, object["metadata"]["name"].str());
+        let version = object["metadata"]["resourceVersion"].clone();
         self.fill_system_metadata(&key, object.entry("metadata"));
         reset_for_create(resource, &mut object);
 
@@ -79,20 +77,30 @@ impl Registry {
         warnings.extend(resource.kind().hooks.warnings(&object, None, &context));
         gate.check(Some(&object), None).await?;
 
+        // Kubernetes: only the storage minds a version, and a dry run does not get there.
         if options.dry_run {
+            object.entry("metadata").set("resourceVersion", version);
             return self.pretend(resource, &key, object);
+        }
+        if parse_version(version.str()).is_ok_and(|version| version != 0) {
+            let problem = "resourceVersion should not be set on objects to be created";
+            return Err(Status::unknown(problem).into());
         }
         resource.to_stored(&mut object).await?;
         let owners = Owners::of(options.applies);
-        let draft = encode::bounded(resource.stored(), &mut object, self.now(), owners)?;
+        let place = Place { key: resource.storage_key(&key), replaces: None };
+        let draft = encode::bounded(resource.stored(), &mut object, self.now(), owners, &place)?;
         let write = Write::put(resource.space(), key.stored(), Expect::Absent, draft);
         match self.store.commit_one(write).await {
             Ok(record) => Ok(resource.show_one(record).await?),
             Err(error) => {
-                let going = is_going(&error);
+                let there = match &error {
+                    WriteError::Exists { actual, .. } => Some(actual.clone()),
+                    _ => None,
+                };
                 let mut status = refused(resource.kind(), &key.name, error);
-                if going {
-                    status.message.insert_str(0, "object is being deleted: ");
+                if let Some(there) = there {
+                    status = exists(status, &there);
                 }
                 let taken = generated && status.reason == "AlreadyExists";
                 Err(if taken { Refusal::NameTaken(status) } else { Refusal::Final(status) })
@@ -101,22 +109,22 @@ impl Registry {
     }
 
     fn pretend(&self, resource: &Resource, key: &Key, mut object: Value) -> Result<Object, Refusal> {
-        if resource.record(key).is_some() {
-            return Err(Status::already_exists(&resource.kind().resource(), &key.name).into());
+        if let Some(record) = resource.record(key) {
+            let status = Status::already_exists(&resource.kind().resource(), &key.name);
+            return Err(exists(status, &record).into());
         }
         resource.from_hub(&mut object);
         Ok(Object::unstored(encode::plain(resource.kind(), &mut object).into()))
     }
 }
 
-/// Whether the name is taken by an object that is on its way out.
-fn is_going(error: &WriteError) -> bool {
-    match error {
-        WriteError::Exists { actual, .. } => {
-            !Object::unstored(actual.value.clone()).value()["metadata"]["deletionTimestamp"].is_null()
-        }
-        _ => false,
+/// Says of a refusal that the object that is there is on its way out, if it is.
+fn exists(mut status: Status, there: &Record) -> Status {
+    let object = Object::unstored(there.value.clone()).value();
+    if !object["metadata"]["deletionTimestamp"].is_null() {
+        status.message.insert_str(0, "object is being deleted: ");
     }
+    status
 }
 
 /// Why an attempt failed.
@@ -157,10 +165,7 @@ async fn validate_new(
     check_kind(kind, object)?;
     let (metadata, namespaced) = (&object["metadata"], kind.is_namespaced());
     let path = Path::new("metadata");
-    match kind.rules.plain_metadata {
-        true => meta::object_meta(metadata, namespaced, kind.rules.name, &path, &mut violations),
-        false => meta::native_object_meta(metadata, namespaced, kind.rules.name, &mut violations),
-    }
+    check_own_meta(kind, context.action, metadata, &Value::Null, &mut violations);
     let mut violations = validate(resource, object, None, context, violations).await;
     if let Some(authorized) = gate.authorize(object, None, &mut violations) {
         authorized.await;
@@ -174,6 +179,25 @@ async fn validate_new(
     }
     // Kubernetes: an object that is stored in another group is judged under that group's name.
     Err(Status::invalid(&kind.gvk, metadata["name"].str(), &violations))
+}
+
+/// Judges metadata as the kind's own validation does.
+pub(crate) fn check_own_meta(
+    kind: &Kind,
+    action: Action,
+    new: &Value,
+    old: &Value,
+    violations: &mut Violations,
+) {
+    let (rule, namespaced, path) = (kind.rules.name, kind.is_namespaced(), Path::new("metadata"));
+    for check in kind.rules.meta_checks.of(action) {
+        match (check, kind.rules.plain_metadata) {
+            (MetaCheck::Whole, true) => meta::object_meta(new, namespaced, rule, &path, violations),
+            (MetaCheck::Whole, false) => meta::native_object_meta(new, namespaced, rule, violations),
+            (MetaCheck::Change, true) => meta::object_meta_update(new, old, &path, violations),
+            (MetaCheck::Change, false) => meta::native_object_meta_update(new, old, violations),
+        }
+    }
 }
 
 /// Kubernetes: what a custom object says it is, is a matter of validation, and of nothing else if it is wrong.

@@ -1,27 +1,45 @@
 //! From value to bytes: the canonical text with a gap where the store writes the revision.
 
 use mizzen_object::{Kind, Map, Status, Value, json, proto, schema};
-use mizzen_store::{Draft, Record};
+use mizzen_store::{Draft, Record, Revision};
 
 use crate::header::{Header, terms};
 use crate::resource::name_it;
 
-/// The largest object that is kept, measured as upstream keeps it.
 /// Kubernetes: etcd's limit on a request (server/embed/config.go, DefaultMaxRequestBytes).
-const MAX_BYTES: usize = 3 * 512 * 1024;
+const MAX_REQUEST_BYTES: usize = 3 * 512 * 1024;
+
+/// Kubernetes: the limit of etcd's client on what it sends (client/v3/options.go, defaultMaxCallSendMsgSize).
+const MAX_SEND_BYTES: usize = 2 * 1024 * 1024;
+
+/// What etcd adds to a request when it proposes it: a header with a number of ten bytes, and the request's own length.
+const PROPOSAL_BYTES: usize = 19;
 
 /// The draft of an object that somebody has written. If it is too large and `owners` can be forgotten, they are.
-pub(crate) fn bounded(kind: &Kind, value: &mut Value, now: i64, owners: Owners) -> Result<Draft, Status> {
+pub(crate) fn bounded(
+    kind: &Kind,
+    value: &mut Value,
+    now: i64,
+    owners: Owners,
+    place: &Place,
+) -> Result<Draft, Status> {
     let whole = draft(kind, value, now);
-    if !is_too_large(kind, value, &whole) {
-        return Ok(whole);
+    let Err(refusal) = check_size(kind, value, &whole, place) else { return Ok(whole) };
+    if owners == Owners::Kept {
+        return Err(refusal);
     }
-    let lighter = (owners == Owners::Forgettable).then(|| {
-        value.entry("metadata").remove("managedFields");
-        draft(kind, value, now)
-    });
-    let fits = lighter.filter(|lighter| !is_too_large(kind, value, lighter));
-    fits.ok_or_else(|| Status::unknown("etcdserver: request is too large"))
+    value.entry("metadata").remove("managedFields");
+    let lighter = draft(kind, value, now);
+    check_size(kind, value, &lighter, place)?;
+    Ok(lighter)
+}
+
+/// Where upstream would write an object.
+pub(crate) struct Place {
+    /// The key there.
+    pub key: String,
+    /// The version that is replaced, if the object is not new.
+    pub replaces: Option<Revision>,
 }
 
 /// What becomes of an object's owners when it is too large with them.
@@ -40,15 +58,49 @@ impl Owners {
     }
 }
 
-/// Text is mostly longer than protobuf, so only what is long is measured twice.
-fn is_too_large(kind: &Kind, value: &Value, draft: &Draft) -> bool {
-    if draft.value.len() <= MAX_BYTES {
-        return false;
+/// Refuses what upstream could not store. Text is mostly longer than protobuf, so only what is long is measured twice.
+fn check_size(kind: &Kind, value: &Value, draft: &Draft, place: &Place) -> Result<(), Status> {
+    const SLACK: usize = 4096;
+    if draft.value.len() + SLACK <= MAX_REQUEST_BYTES {
+        return Ok(());
     }
-    let mut message = Vec::new();
-    proto::encode_message(&kind.root, value, &mut message);
     let has_protobuf = kind.root.field("metadata").is_some_and(|field| field.tag > 0);
-    !has_protobuf || message.len() > MAX_BYTES
+    let stored = match has_protobuf {
+        true => proto::encode_object(&kind.gvk, &kind.root, value).len(),
+        // It ends with a newline, and has no version.
+        false => draft.value.len() + 1 - r#""resourceVersion":"","#.len(),
+    };
+    let request = transaction_bytes(stored, place);
+    if request > MAX_SEND_BYTES {
+        return Err(Status::unknown(format!(
+            "rpc error: code = ResourceExhausted desc = trying to send message larger than max ({request} vs. \
+             {MAX_SEND_BYTES})"
+        )));
+    }
+    if request + PROPOSAL_BYTES > MAX_REQUEST_BYTES {
+        return Err(Status::unknown("etcdserver: request is too large"));
+    }
+    Ok(())
+}
+
+/// The length of the transaction that writes a value: a comparison of the key's revision, the write, and the read that
+/// is made instead if somebody else was faster.
+fn transaction_bytes(value: usize, place: &Place) -> usize {
+    let key = field_bytes(place.key.len());
+    let revision = place.replaces.map_or(0, |revision| revision.0);
+    let comparison = 2 + key + 1 + varint_bytes(revision);
+    let put = key + field_bytes(value);
+    let read = if place.replaces.is_some() { field_bytes(field_bytes(key)) } else { 0 };
+    field_bytes(comparison) + field_bytes(field_bytes(put)) + read
+}
+
+/// The length of a field of protobuf with a small number and so many bytes.
+fn field_bytes(content: usize) -> usize {
+    1 + varint_bytes(content as u64) + content
+}
+
+fn varint_bytes(number: u64) -> usize {
+    (64 - number.leading_zeros() as usize).div_ceil(7).max(1)
 }
 
 /// The draft of a stored object, with its index terms and its header.

@@ -1,7 +1,7 @@
 //! Reads at a revision that is yet to come.
 //!
 //! Kubernetes: a read waits for the watch cache to reach the revision (storage/cacher/watch_cache.go,
-//! waitUntilFreshAndBlock). Kinds whose objects expire have no watch cache there, and are answered at once
+//! waitUntilFreshAndBlock). Kinds without a watch cache are answered at once
 //! (storage/etcd3/store.go, validateMinimumResourceVersion).
 
 use std::time::Duration;
@@ -23,7 +23,7 @@ impl Registry {
         if revision <= self.store.revision().0 {
             return Ok(());
         }
-        if resource.kind().rules.ttl.is_some() {
+        if !resource.is_cached() {
             return Err(Status { retry_after: None, ..too_large(revision, self.store.revision()) });
         }
         let reached = tokio::time::timeout(BLOCK_TIMEOUT, self.store.reached(Revision(revision))).await;

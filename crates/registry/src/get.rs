@@ -30,7 +30,10 @@ impl Registry {
     }
 
     fn find(&self, resource: &Resource, key: &Key, version: &str) -> Result<Arc<Record>, Status> {
-        let wanted = parse_version(version).map_err(|error| Status::unknown(error.named()))?;
+        let wanted = parse_version(version).map_err(|error| match resource.is_cached() {
+            true => Status::unknown(error.named()),
+            false => Status::bad_request(format!("invalid resource version: {}", error.named())),
+        })?;
         if wanted > self.store.revision().0 {
             return Err(too_large(wanted, self.store.revision()));
         }

@@ -141,7 +141,7 @@ impl Registry {
         }
         let snapshot = resource.space().snapshot();
         let version = latest.max(snapshot.revision());
-        let unlimited = options.version == "0";
+        let unlimited = options.version == "0" && resource.is_cached();
         Ok(Start { unlimited, ..Start::new(snapshot, version) })
     }
 
@@ -168,7 +168,7 @@ impl Registry {
                 Start::new(snapshot, version)
             }
         };
-        Ok(Start { after: Some(token.after), left: token.left, ..start })
+        Ok(Start { after: Some(token.after()), left: token.left, ..start })
     }
 
     fn set_continuation(
@@ -185,9 +185,9 @@ impl Registry {
             list.remaining = Some(before.saturating_sub(list.items.len()));
         }
         let last = list.items.last().and_then(|object| object.record()).map(|record| record.key.as_ref());
-        let after = last.unwrap_or_default().strip_prefix(prefix).unwrap_or_default().into();
+        let last = last.unwrap_or_default().strip_prefix(prefix).unwrap_or_default();
         let version = i64::try_from(start.version.0).unwrap_or(i64::MAX);
-        list.token = Token { version, after, left: list.remaining }.encode();
+        list.token = Token::following(last, version, list.remaining).encode();
     }
 }
 
@@ -312,6 +312,6 @@ fn expired_token(token: &Token) -> Status {
                    the remainder of the results. Continuing with the provided token results in an inconsistent list - \
                    objects that were created, modified, or deleted between the time the first chunk was returned and \
                    now may show up in the list.";
-    let onward = Token { version: -1, after: token.after.clone(), left: None }.encode();
+    let onward = Token { version: -1, start: token.start.clone(), left: None }.encode();
     Status { token: Some(onward), ..Status::expired(message) }
 }

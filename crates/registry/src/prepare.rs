@@ -1,7 +1,7 @@
 //! What the server does to every object before it is validated: names, system metadata, generation, status.
 
 use mizzen_object::seam::{name_suffix, uuid};
-use mizzen_object::{Action, Kind, Value, schema};
+use mizzen_object::{Action, Kind, NameRule, Value, schema};
 
 use crate::{Key, Registry, Resource};
 
@@ -12,10 +12,15 @@ const SUFFIX: usize = 5;
 
 impl Registry {
     /// Names a new object after its `generateName`, if it needs a name and has one.
-    pub(crate) fn generate_name(&self, metadata: &mut Value) -> bool {
+    pub(crate) fn generate_name(&self, kind: &Kind, metadata: &mut Value) -> bool {
         let prefix = metadata["generateName"].str();
         if prefix.is_empty() || !metadata["name"].is_empty() {
             return false;
+        }
+        if kind.rules.name == NameRule::Ip {
+            let name = Value::from(prefix);
+            metadata.set("name", name);
+            return true;
         }
         let mut end = prefix.len().min(MAX_GENERATED_BASE);
         while !prefix.is_char_boundary(end) {
@@ -29,9 +34,7 @@ impl Registry {
     /// Sets what only the server says about a new object.
     pub(crate) fn fill_system_metadata(&self, key: &Key, metadata: &mut Value) {
         let now = self.timestamp();
-        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"] {
-            metadata.remove(field);
-        }
+        metadata.remove("resourceVersion");
         metadata.set("creationTimestamp", now);
         metadata.set("uid", uuid(&*self.random));
         if !key.namespace.is_empty() {

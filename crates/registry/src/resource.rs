@@ -98,6 +98,30 @@ impl Resource {
         }
     }
 
+    /// Where upstream keeps an object.
+    pub(crate) fn storage_key(&self, key: &Key) -> String {
+        let kind = self.judged();
+        let prefix = match (kind.gvk.group.as_str(), kind.plural.as_str()) {
+            _ if self.is_custom() => self.space().name(),
+            // Kubernetes: some prefixes are older than the names (kubeapiserver/default_storage_factory_builder.go).
+            ("", "replicationcontrollers") => "controllers",
+            ("", "endpoints") => "services/endpoints",
+            ("", "nodes") => "minions",
+            ("", "services") => "services/specs",
+            ("networking.k8s.io", "ingresses") => "ingress",
+            ("apiextensions.k8s.io", _) => "apiextensions.k8s.io/customresourcedefinitions",
+            ("apiregistration.k8s.io", _) => "apiregistration.k8s.io/apiservices",
+            (_, plural) => plural,
+        };
+        format!("/registry/{prefix}/{}", key.stored())
+    }
+
+    /// Whether upstream has a watch cache for its objects; it has none for those that expire
+    /// (DefaultWatchCacheSizes).
+    pub(crate) fn is_cached(&self) -> bool {
+        self.kind().rules.ttl.is_none()
+    }
+
     /// Where its objects are.
     pub fn space(&self) -> &Space {
         &self.0.space

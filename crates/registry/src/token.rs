@@ -9,8 +9,8 @@ use mizzen_object::{Value, json, value};
 pub(crate) struct Token {
     /// The version of the first page; -1 for "whatever is there now".
     pub version: i64,
-    /// The last key that was sent, below the list's prefix.
-    pub after: String,
+    /// The first key that may be sent, below the list's prefix.
+    pub start: String,
     /// How many are left after the page that this token belongs to.
     pub left: Option<usize>,
 }
@@ -20,9 +20,27 @@ const LENIENT: GeneralPurpose =
     GeneralPurpose::new(&base64::alphabet::URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
 impl Token {
+    /// The token of a page that ends with the key `last`.
+    pub(crate) fn following(last: &str, version: i64, left: Option<usize>) -> Token {
+        // Nothing sorts between a key and itself with a NUL.
+        Token { version, start: format!("{last}\0"), left }
+    }
+
+    /// A text after which the keys to send are: `start` is one of them, if there is such a key.
+    pub(crate) fn after(&self) -> String {
+        let mut chars = self.start.chars();
+        match chars.next_back() {
+            None | Some('\0') => chars.as_str().into(),
+            // No name has the last of all characters: nothing is between that and `start`.
+            Some(last) => {
+                let before = char::from_u32(u32::from(last) - 1).unwrap_or('\u{d7ff}');
+                format!("{}{before}\u{10ffff}", chars.as_str())
+            }
+        }
+    }
+
     pub(crate) fn encode(&self) -> String {
-        // The NUL makes `start` the first key that was not sent, which is what the field means.
-        let start = format!("{}\0", self.after);
+        let start = self.start.as_str();
         let mut token = value!({ "v": "meta.k8s.io/v1", "rv": (self.version), "start": start });
         if let Some(left) = self.left {
             token.set("n", Value::Int(left as i64));
@@ -53,7 +71,7 @@ impl Token {
             return Err(refuse(start.to_string()));
         }
         let left = token["n"].as_int().and_then(|left| usize::try_from(left).ok());
-        Ok(Token { version, after: key.trim_end_matches('\0').into(), left })
+        Ok(Token { version, start: key.into(), left })
     }
 }
 
@@ -107,7 +125,8 @@ mod tests {
 
     #[test]
     fn a_token_comes_back_as_it_was() {
-        let token = Token { version: 42, after: "ns/name".into(), left: Some(7) };
+        let token = Token::following("ns/name", 42, Some(7));
+        assert_eq!(token.after(), "ns/name");
         assert_eq!(Token::decode(&token.encode()), Ok(token));
         assert!(Token::decode("%%").unwrap_err().starts_with("continue key is not valid"));
     }
@@ -138,6 +157,14 @@ mod tests {
             assert_eq!(problem, format!("continue key is not valid: {expected}"), "{token}");
         }
         let rooted = Token::decode(&URL_SAFE_NO_PAD.encode(r#"{"v":"meta.k8s.io/v1","rv":1,"start":"/x"}"#));
-        assert_eq!(rooted.unwrap().after, "x");
+        assert_eq!(rooted.unwrap().start, "x");
+    }
+
+    #[test]
+    fn a_start_without_a_nul_is_sent_too() {
+        let after = |start: &str| Token { version: 1, start: start.into(), left: None }.after();
+        for (start, sent, not_sent) in [("ns/b", "ns/b", "ns/a"), ("b\0", "b-", "b"), ("b", "b", "azzz")] {
+            assert!(sent > after(start).as_str() && not_sent <= after(start).as_str(), "{start:?}");
+        }
     }
 }

@@ -5,8 +5,8 @@ use mizzen_object::validate::meta;
 use mizzen_object::{Action, Context, NameRule, Path, Status, Value, Violations, Who};
 use mizzen_store::{Expect, Write, WriteError};
 
-use crate::create::check_kind;
-use crate::encode::{Owners, same};
+use crate::create::{check_kind, check_own_meta};
+use crate::encode::{Owners, Place, same};
 use crate::prepare::{count_generation, reset_for_update};
 use crate::status::{MODIFIED, refused};
 use crate::validate::validate;
@@ -154,7 +154,8 @@ impl Registry {
         let seen = (gone || options.dry_run).then(|| pretend(resource, new.clone(), &old));
         resource.to_stored(&mut new).await?;
         let owners = Owners::of(options.applies);
-        let draft = encode::bounded(resource.stored(), &mut new, self.now(), owners)?;
+        let stored_at = Place { key: resource.storage_key(key), replaces: Some(record.revision) };
+        let draft = encode::bounded(resource.stored(), &mut new, self.now(), owners, &stored_at)?;
         // What lies on disk under an old key is written again, though nothing has changed.
         if !gone && same(&draft, &record) && !self.store.is_stale(resource.space(), &record) {
             return Ok(Attempt::Done(current.clone()));
@@ -230,11 +231,12 @@ fn check_uid(
     if !options.uid_precondition || uid.is_empty() || uid == stored {
         return Ok(());
     }
+    // Kubernetes: a dry run is refused above the storage, which knows its own root.
+    let key_there = resource.storage_key(key);
+    let shown = if options.dry_run { key_there.trim_start_matches("/registry") } else { &key_there };
     let why = format!(
-        "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: \
-         Precondition failed: UID in precondition: {uid}, UID in object meta: {stored}",
-        if resource.is_custom() { resource.space().name() } else { kind.plural.as_str() },
-        key.stored(),
+        "StorageError: invalid object, Code: 4, Key: {shown}, ResourceVersion: 0, AdditionalErrorMsg: \
+         Precondition failed: UID in precondition: {uid}, UID in object meta: {stored}"
     );
     Err(Status::conflict(&kind.resource(), &key.name, &why))
 }
@@ -265,10 +267,7 @@ async fn validate_change(
     let (metadata, stored) = (&new["metadata"], &old["metadata"]);
     meta::object_meta(metadata, kind.is_namespaced(), NameRule::PathSegment, &path, &mut violations);
     meta::object_meta_update(metadata, stored, &path, &mut violations);
-    match kind.rules.plain_metadata {
-        true => meta::object_meta_update(metadata, stored, &path, &mut violations),
-        false => meta::native_object_meta_update(metadata, stored, &mut violations),
-    }
+    check_own_meta(kind, context.action, metadata, stored, &mut violations);
     let mut violations = validate(resource, new, Some(old), context, violations).await;
     if let Some(authorized) = gate.authorize(new, Some(old), &mut violations) {
         authorized.await;

@@ -95,7 +95,7 @@ impl LogOptions {
         }
         match self.since {
             Some(_) if self.since_time.is_some() => {
-                violations.forbidden("", "at most one of `sinceTime` or `sinceSeconds` may be specified");
+                violations.forbidden("[]", "at most one of `sinceTime` or `sinceSeconds` may be specified");
             }
             Some(since) if since < 1 => violations.invalid("sinceSeconds", since, "must be greater than 0"),
             _ => {}

@@ -23,6 +23,20 @@ async fn what_is_too_large_is_refused() {
     let refused = rig.post(PODS, &pod("b", 1, LIMIT)).await.expect(500);
     assert_eq!(refused.body["message"].str(), "etcdserver: request is too large");
     rig.get(&format!("{PODS}/b")).await.expect(404);
+    // More than that the client of etcd does not send; what it would have sent is the object and the key, twice.
+    let refused = rig.post(PODS, &pod("b", 1, 2 * 1024 * 1024)).await.expect(500);
+    let message = refused.message();
+    let start = "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2097";
+    assert!(message.starts_with(start) && message.ends_with(" vs. 2097152)"), "{message}");
+}
+
+#[tokio::test]
+async fn a_config_map_says_that_it_is_too_long_of_nothing_in_particular() {
+    let rig = Rig::new().await;
+    let body = format!(r#"{{"metadata":{{"name":"a"}},"data":{{"a":"{}"}}}}"#, "x".repeat(1024 * 1024 + 1));
+    let refused = rig.post("/api/v1/namespaces/default/configmaps", &body).await.expect(422);
+    let expected = "ConfigMap \"a\" is invalid: []: Too long: may not be more than 1048576 bytes";
+    assert_eq!(refused.message(), expected);
 }
 
 #[tokio::test]

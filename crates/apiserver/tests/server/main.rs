@@ -38,6 +38,7 @@ mod pod_security;
 mod policy;
 mod quota;
 mod race;
+mod refusals;
 mod removed_versions;
 mod runtime_config;
 mod second;

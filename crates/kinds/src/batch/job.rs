@@ -1,7 +1,7 @@
 //! Jobs.
 
-use mizzen_object::validate::{names, selector};
-use mizzen_object::{Action, Context, Path, Str, Value, Violations};
+use mizzen_object::validate::{meta, names, selector};
+use mizzen_object::{Action, Context, NameRule, Path, Str, Value, Violations};
 
 use super::{job_spec, job_status};
 use crate::Behaviour;
@@ -116,11 +116,16 @@ fn validate(new: &Value, old: Option<&Value>, context: &Context, violations: &mu
     let is_marked = |template: &Value| {
         [NAME_LABELS[1], UID_LABELS[1]].iter().all(|key| !template["metadata"]["labels"][*key].is_null())
     };
+    let metadata = &new["metadata"];
+    if old.is_some() {
+        meta::native_object_meta(metadata, true, NameRule::Subdomain, violations);
+    }
     validate_generated(new, template.is_none_or(is_marked), violations);
     let path = Path::new("spec");
     job_spec::validate(&new["spec"], &options, &path, violations);
     validate_hostnames(new, violations);
     if let Some(old) = old {
+        meta::native_object_meta_update(metadata, &old["metadata"], violations);
         // Kubernetes: an update says what is wrong with the spec twice.
         job_spec::validate(&new["spec"], &options, &path, violations);
         job_spec::validate_update(new, old, &path, violations);

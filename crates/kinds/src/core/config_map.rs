@@ -27,7 +27,8 @@ fn validate(map: &Value, old: Option<&Value>, context: &Context, violations: &mu
     keys(&map["binaryData"], &Path::new("binaryData"), violations);
     let text: usize = map["data"].entries().map(|(_, value)| value.str().len()).sum();
     if text + size(&map["binaryData"]) > MAX_SIZE {
-        violations.too_long(Path::new(""), MAX_SIZE);
+        // Kubernetes: the path of nothing is written as an index.
+        violations.too_long("[]", MAX_SIZE);
     }
 }
 
@@ -84,7 +85,7 @@ mod tests {
         check(BEHAVIOUR).create(&format!(r#"{{"data":{{"k":"{big}"}}}}"#)).refused(&[]);
         check(BEHAVIOUR)
             .create(&format!(r#"{{"data":{{"k":"{big}"}},"binaryData":{{"b":"AA=="}}}}"#))
-            .refused(&[": Too long: may not be more than 1048576 bytes"]);
+            .refused(&["[]: Too long: may not be more than 1048576 bytes"]);
     }
 
     #[test]

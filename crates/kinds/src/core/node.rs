@@ -1,7 +1,7 @@
 //! Nodes: taints, the addresses of their pods, and what they report about themselves.
 
 use mizzen_object::validate::{field, ip, meta, names, repeats};
-use mizzen_object::{Action, Context, NameRule, Path, Reason, Str, Value, Violations, json, show, value};
+use mizzen_object::{Action, Context, Path, Reason, Str, Value, Violations, json, show, value};
 
 use super::resources;
 use crate::Behaviour;
@@ -57,9 +57,6 @@ fn remove(node: &mut Value, part: &str, field: &str) {
 }
 
 fn validate(node: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
-    if context.action == Action::Update {
-        meta::native_object_meta(&node["metadata"], false, NameRule::Subdomain, violations);
-    }
     if context.action != Action::Status {
         whole(node, violations);
     }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use super::{Alternative, Embedded, Field, Merge, Patch, Presence, Shape, Struct, Type, Union};
 use crate::json;
-use crate::kind::{Column, Deprecated, KindData, NameRule, Rules, ScalePaths, Scope, Subresource};
+use crate::kind::{
+    Column, Deprecated, KindData, MetaCheck, MetaChecks, NameRule, Rules, ScalePaths, Scope, Subresource,
+};
 use crate::names::GroupVersionKind;
 use crate::value::Str;
 
@@ -248,6 +250,7 @@ fn kind_line(kind: &mut KindData, line: &Line) -> Result<(), String> {
         "stored" => kind.stored = Some(full_kind(rest)?),
         "ttl" => kind.rules.ttl = Some(rest.parse().map_err(|_| "ttl wants seconds")?),
         "name" => kind.rules.name = name_rule(rest)?,
+        "metadata" => meta_checks(&mut kind.rules.meta_checks, rest)?,
         "rules" => rest.split_whitespace().try_for_each(|rule| set_rule(&mut kind.rules, rule))?,
         "subresource" => kind.subresources.push(subresource(rest)?),
         "scale" => kind.scale = Some(scale(rest)?),
@@ -268,10 +271,30 @@ fn name_rule(text: &str) -> Result<NameRule, String> {
         "subdomain" => NameRule::Subdomain,
         "label" => NameRule::Label,
         "label1035" => NameRule::Label1035,
+        "long" => NameRule::LongName,
+        "ip" => NameRule::Ip,
         "segment" => NameRule::PathSegment,
         "any" => NameRule::Any,
         _ => return Err(format!("unknown name rule {text:?}")),
     })
+}
+
+fn meta_checks(rules: &mut MetaChecks, text: &str) -> Result<(), String> {
+    let (action, checks) = text.split_once(' ').ok_or("metadata wants an action and checks")?;
+    let slot = match action {
+        "create" => &mut rules.create,
+        "update" => &mut rules.update,
+        "status" => &mut rules.status,
+        _ => return Err(format!("unknown action {action:?}")),
+    };
+    let check = |word: &str| match word {
+        "whole" => Ok(MetaCheck::Whole),
+        "change" => Ok(MetaCheck::Change),
+        _ => Err(format!("unknown check {word:?} of metadata")),
+    };
+    let words = checks.split_whitespace().filter(|word| *word != "none");
+    *slot = Some(words.map(check).collect::<Result<_, _>>()?);
+    Ok(())
 }
 
 fn set_rule(rules: &mut Rules, rule: &str) -> Result<(), String> {

@@ -3,7 +3,7 @@
 //! Kubernetes: k8s.io/apimachinery/pkg/util/validation and pkg/api/validate/content. The two count length in
 //! other words ("characters", "bytes"), and so do we.
 
-use super::chars;
+use super::{chars, ip};
 use crate::kind::NameRule;
 use crate::violation::{Path, Violations};
 
@@ -24,6 +24,9 @@ pub fn is_name(rule: NameRule, name: &str, prefix: bool) -> Vec<String> {
         NameRule::Subdomain => is_dns1123_subdomain(&masked(name, prefix)),
         NameRule::Label => is_dns1123_label(&masked(name, prefix)),
         NameRule::Label1035 => is_dns1035_label(&masked(name, prefix)),
+        NameRule::LongName if prefix => Vec::new(),
+        NameRule::LongName => is_dns1123_subdomain(name),
+        NameRule::Ip => ip::is_ip(name),
         NameRule::PathSegment if prefix => is_path_segment_prefix(name),
         NameRule::PathSegment => is_path_segment_name(name),
         NameRule::Any => Vec::new(),

@@ -50,8 +50,8 @@ fn note_transition(status: &mut Value, old: &Value, now: &str) {
     }
 }
 
-/// Kubernetes: an update is validated twice, so that what is wrong is reported twice. The metadata is not looked
-/// at as a change; that it was, before this runs, makes up for one of the two times.
+/// Kubernetes: an update is validated twice, so that what is wrong is reported twice; the metadata, too, for which the
+/// first time is before this runs.
 fn validate(volume: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
     if context.action == Action::Status {
         return;

@@ -10,11 +10,6 @@ pub(super) const ADDRESS: Behaviour = Behaviour { validate: validate_address, ..
 pub(super) const RANGE: Behaviour = Behaviour { validate: validate_range, ..Behaviour::NONE };
 
 fn validate_address(address: &Value, old: Option<&Value>, _context: &Context, violations: &mut Violations) {
-    let metadata = Path::new("metadata");
-    if let Some(name) = address["metadata"]["name"].as_str() {
-        rules::text(name, ip::is_ip, &metadata.child("name"), violations);
-    }
-
     let (parent, spec) = (&address["spec"]["parentRef"], Path::new("spec"));
     let path = spec.child("parentRef");
     validate_parent(parent, &path, violations);
