@@ -10,8 +10,9 @@
 
 Requests are made from what server A publishes (discovery and OpenAPI), from the objects in templates.json beside
 this file, and from a pseudo-random sequence: objects of every kind with valid and invalid changes, every verb and
-patch type, query options, option bodies, content negotiation, odd paths and methods. A scenario of a dozen requests
-shares a namespace, which is deleted afterwards. Answers are compared after uids, times, resource versions,
+patch type, query options, option bodies, content negotiation, odd paths and methods, preconditions, field selectors,
+continue tokens, patches that change what an object is, numbers as they are spelled, CEL expressions. A scenario of a
+dozen requests shares a namespace, which is deleted afterwards. Answers are compared after uids, times, resource versions,
 addresses and generated names have been replaced by placeholders.
 
 Differences are printed by class (family, where in the answer) with one example each; --out FILE has all of
@@ -123,11 +124,11 @@ class Server:
 
 
 def merged(pairs):
-    """Headers by name; several of one name in one line, sorted."""
+    """Headers by name; several of one name in one line, in their order."""
     found = defaultdict(list)
     for name, value in pairs:
         found[name].append(value)
-    return {name: " | ".join(sorted(values)) for name, values in found.items()}
+    return {name: " | ".join(values) for name, values in found.items()}
 
 
 class Resource:
@@ -233,7 +234,8 @@ class Generator:
         kind = schema.get("type")
         if kind == "object" or "properties" in schema:
             if "additionalProperties" in schema:
-                return {rng.choice(["a", "cpu", "memory", "k8s.io/x", "A b"]): self.value(schema["additionalProperties"], depth + 1)}
+                keys = rng.sample(["zz", "a", "cpu", "memory", "k8s.io/x", "A b"], rng.choice([1, 1, 2, 3]))
+                return {key: self.value(schema["additionalProperties"], depth + 1) for key in keys}
             fields = sorted(schema.get("properties", {}))
             wanted = [f for f in fields if f in schema.get("required", []) and rng.random() < 0.9]
             wanted += [f for f in fields if f not in wanted and rng.random() < (0.35 if depth < 2 else 0.05)][:3]
@@ -264,7 +266,8 @@ class Generator:
         yield self.create(resource, namespace, names[0], 0)
         for _ in range(rng.randint(6, 14)):
             family = rng.choice(["create", "create", "create", "update", "update", "patch", "patch", "patch", "get", "list", "list",
-                                 "watch", "delete", "collection", "subresource", "negotiate", "path", "options", "body", "page"])
+                                 "watch", "delete", "collection", "subresource", "negotiate", "path", "options", "body", "page",
+                                 "identity", "fields", "token", "become", "become", "numbers", "cel", "precondition"])
             yield getattr(self, family)(resource, namespace, rng.choice(names), rng.randint(0, 3))
         yield "cleanup", resource, "DELETE", resource.path(namespace, names[0]), None, {}, None
 
@@ -405,7 +408,8 @@ class Generator:
     def negotiate(self, resource, namespace, name, _):
         rng = self.rng
         headers = {"Accept": rng.choice(self.ACCEPTS)}
-        pages = ["/api", "/apis", "/api/v1", "/apis/apps", "/apis/apps/v1", "/version", "/healthz", "/openapi/v2", "/openapi/v3", "/none", "/apis/none.example.com"]
+        pages = ["/api", "/apis", "/api/v1", "/apis/apps", "/apis/apps/v1", "/version", "/healthz", "/livez", "/readyz", "/openapi/v2", "/openapi/v3", "/none", "/apis/none.example.com", "/",
+                 "/.well-known/openid-configuration", "/openid/v1/jwks", "/metrics/slis", f"/apis/{GROUP}", f"/apis/{GROUP}/v1"]
         target = rng.choice([resource.path(namespace), resource.path(namespace, name), resource.path(namespace) + "?watch=1", rng.choice(pages)])
         if rng.random() < 0.2 and "?" not in target:
             target += "?includeObject=" + rng.choice(["None", "Metadata", "Object", "x", ""])
@@ -459,6 +463,124 @@ class Generator:
             kind = rng.choice(list(PATCHES.values()) + [kind])
             target += "?fieldManager=m1" if "apply" in kind else ""
         return "body", resource, method, target + ("" if "?" in target else self.query({"fieldValidation": ["Strict", "Warn", "Ignore"]}, 0)), text.encode(), {"Content-Type": kind} if kind else {}, None
+
+    def identity(self, resource, namespace, name, changes):
+        """Updates that say which object and which version they mean; `$uid` and `$rv` are those of the server."""
+        rng = self.rng
+        body = self.object(resource, name, rng.choice([0, 0, changes]))
+        if isinstance(body.get("metadata"), dict):
+            body["metadata"].update({k: v for k, v in {"uid": rng.choice(["$uid", "$uid", "other", ""]),
+                                                       "resourceVersion": rng.choice(["$rv", "$rv", "1", "0", ""])}.items() if rng.random() < 0.7})
+        tail = rng.choice(["", "", "status"])
+        return "identity", resource, "PUT", resource.path(namespace, name, tail) + self.query(self.WRITE), encode(body), JSON, None
+
+    def precondition(self, resource, namespace, name, _):
+        rng = self.rng
+        given = {k: v for k, v in {"uid": rng.choice(["$uid", "other", ""]), "resourceVersion": rng.choice(["$rv", "1", "0", "abc", ""])}.items()
+                 if rng.random() < 0.7}
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": given}
+        if rng.random() < 0.3:
+            body.update(self.delete_options(resource))
+        target = rng.choice([resource.path(namespace, name), resource.path(namespace, "none"), "/api/v1/namespaces/none"])
+        return "precondition", resource, "DELETE", target + self.query({"dryRun": ["All"], "gracePeriodSeconds": ["0"]}), encode(body), JSON, None
+
+    LABELS = ["metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "status.phase", "spec.nodeName", "spec.host", "spec.unschedulable", "type",
+              "involvedObject.kind", "regarding.kind", "reason", "source", "reportingComponent", "reportingController", "status.replicas", "status.successful",
+              "spec.signerName", "spec.driver", "spec.clusterIP", "spec.type", "spec.restartPolicy", "status.podIP", "spec", "name", ""]
+
+    def fields(self, resource, namespace, name, _):
+        rng = self.rng
+        terms = [rng.choice(self.LABELS) + rng.choice(["=", "=", "==", "!=", "", " = ", "=="]) + rng.choice(["x0", "", "Running", "true", "a b", "x=y", "x\\,y", "x,y"])
+                 for _ in range(rng.choice([1, 1, 2, 3]))]
+        chosen = {"fieldSelector": ",".join(terms)}
+        if rng.random() < 0.3:
+            chosen["labelSelector"] = rng.choice(self.SELECT["labelSelector"])
+        method = rng.choice(["GET", "GET", "GET", "DELETE"]) if resource.namespaced else "GET"
+        if rng.random() < 0.2 and method == "GET":
+            chosen["watch"] = "1"
+        target = rng.choice([resource.path(namespace), resource.path(namespace), resource.path(namespace, name) if "watch" in chosen else resource.path("none")])
+        return "fields", resource, method, target + "?" + urlencode(chosen), None, {}, 0.3 if "watch" in chosen else None
+
+    def token(self, resource, namespace, name, _):
+        """Continue tokens, and what else is asked for with them."""
+        rng = self.rng
+        token = {"v": rng.choice(["meta.k8s.io/v1"] * 5 + ["v2", 1]), "rv": rng.choice([-1, -1, -1, 1, 0, "x", 2 ** 40, -2]),
+                 "start": rng.choice(["x0\0", "x0", name, name + "\0", "zzz", "", "../x", "/x0", "a/b", 5])}
+        for key in list(token):
+            if rng.random() < 0.08:
+                del token[key]
+        text = base64.urlsafe_b64encode(json.dumps(token).encode()).decode().rstrip("=") if rng.random() < 0.9 else rng.choice(["%%", "a", "e30", "bnVsbA", "W10"])
+        chosen = {"continue": text}
+        for key, values in {"limit": ["1", "0", "500"], "resourceVersion": ["0", "1", "x", ""], "resourceVersionMatch": ["Exact", "NotOlderThan", "x"],
+                            "labelSelector": ["app=a", "!app"], "fieldSelector": ["metadata.name=x0"], "watch": ["1"], "sendInitialEvents": ["true"]}.items():
+            if rng.random() < 0.25:
+                chosen[key] = rng.choice(values)
+        method = rng.choice(["GET", "GET", "GET", "DELETE"]) if resource.namespaced else "GET"
+        return "token", resource, method, resource.path(namespace) + "?" + urlencode(chosen), None, {}, 0.3 if "watch" in chosen and method == "GET" else None
+
+    def become(self, resource, namespace, name, _):
+        """Patches that make something else of an object."""
+        rng = self.rng
+        kind = rng.choice(list(PATCHES))
+        places = ["/kind", "/apiVersion", "/metadata", "/metadata/name", "/metadata/namespace", "/metadata/uid", "/metadata/resourceVersion", "/metadata/managedFields",
+                  "/metadata/creationTimestamp", "/spec", "/status", ""]
+        values = [None, "", "Pod", "v1", "v9", "a/b/c", "none.example.com/v1", "other", 5, [], {}, resource.kind, resource.api_version, name, namespace]
+        if kind == "json":
+            body = [{"op": rng.choice(["add", "replace", "remove", "move", "copy", "test"]), "path": rng.choice(places), "from": rng.choice(places), "value": rng.choice(values)}
+                    for _ in range(rng.choice([1, 1, 2]))]
+        else:
+            body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}} if kind == "apply" else {}
+            for place in rng.sample(places[:-1], rng.choice([1, 1, 2])):
+                keys = place.split("/")[1:]
+                holder = body if len(keys) == 1 else body.setdefault(keys[0], {})
+                if isinstance(holder, dict):
+                    holder[keys[-1]] = rng.choice(values)
+        tail = rng.choice(["", "", "", "status", "scale"])
+        query = self.query({"fieldValidation": ["Strict", "Warn", "Ignore"], "dryRun": ["All"]}, 0.02)
+        if kind == "apply":
+            query += ("&" if query else "?") + "fieldManager=m1"
+        return f"become-{kind}", resource, "PATCH", resource.path(namespace, name, tail) + query, encode(body), {"Content-Type": PATCHES[kind]}, None
+
+    NUMBERS = ["0", "-0", "0.0", "-0.0", "1", "1.0", "1.50", "1e0", "10e-1", "1e3", "1E3", "1000", "1e21", "1e400", "-1e400", "1e-400", "0.1", "0.30000000000000004", "9007199254740993",
+               "9223372036854775807", "9223372036854775808", "-9223372036854775808", "-9223372036854775809", "18446744073709551615", "1e18", "100000000000000000000", "2147483648", "01", "1.", ".5", "+1", "NaN", "1e"]
+
+    def numbers(self, resource, namespace, name, _):
+        """Numbers as they are spelled, where a custom resource or a built-in kind has them."""
+        rng = self.rng
+        kinds = [r for r in self.resources if r.key in ("things.differential.example.com", "globals.differential.example.com", "deployments.apps", "configmaps")]
+        resource = rng.choice(kinds) if kinds else resource
+        if not resource.namespaced:
+            name = f"{namespace}-n"
+        number = rng.choice(self.NUMBERS)
+        spec = rng.choice(['"spec":{"anything":%s}', '"spec":{"anything":{"a":[%s]}}', '"spec":{"n":%s}', '"spec":{"replicas":%s}', '"metadata2":%s', '"data":{"a":%s}']) % number
+        whole = '{"apiVersion":"%s","kind":"%s","metadata":{"name":"%s"},%s}' % (resource.api_version, resource.kind, name, spec)
+        method, body, kind = rng.choice([("POST", whole, "application/json"), ("PUT", whole, "application/json"), ("PATCH", "{%s}" % spec, PATCHES["merge"]),
+                                         ("PATCH", "{%s}" % spec, PATCHES["strategic"]), ("PATCH", whole, PATCHES["apply"]),
+                                         ("PATCH", '[{"op":"%s","path":"/spec/anything","value":%s}]' % (rng.choice(["add", "replace", "test"]), number), PATCHES["json"])])
+        query = self.query({"fieldValidation": ["Strict", "Warn", "Ignore"]}, 0)
+        if kind == PATCHES["apply"]:
+            query += ("&" if query else "?") + "fieldManager=m1&force=true"
+        return "numbers", resource, method, (resource.path(namespace) if method == "POST" else resource.path(namespace, name)) + query, body.encode(), {"Content-Type": kind}, None
+
+    EXPRESSIONS = ["device.driver == 'a'", "device.attributes['d.example.com'].x", "device.attributes['d.example.com'].x == 1", "device.capacity['d.example.com'].m.compareTo(quantity('1Gi')) > 0",
+                   "cel.bind(a, device.attributes['d.example.com'], a.x && a.y)", "device.attributes.exists(x, x == 'a')", "has(device.attributes['a'].b)", "semver('1.0.0').isLessThan(semver('2.0.0'))",
+                   "device.allowMultipleAllocations", "true", "1", "'a'", "null", "[true]", "{'a': true}", "device", "device.foo", "foo(1)", "device.driver.startsWith('a')", "1 +", "", " ", "(", "a b",
+                   "device.driver.matches('[')", "device.driver == 1", "size(device.driver) > 1", "object.x", "variables.x", "duration('1s') > duration('x')", "timestamp('x') == timestamp('y')"]
+
+    def cel(self, resource, namespace, name, _):
+        rng = self.rng
+        expression = rng.choice(self.EXPRESSIONS)
+        if rng.random() < 0.4 and expression:
+            at = rng.randrange(len(expression))
+            expression = rng.choice([expression[:at], expression[:at] + rng.choice(["(", ")", "'", ".", " ", "!", "\\", "é", "\n", "0"]) + expression[at:], expression + " && " + rng.choice(self.EXPRESSIONS),
+                                     "!(" + expression + ")", expression + " ? true : " + rng.choice(self.EXPRESSIONS)])
+        kind, path, body = rng.choice([
+            ("DeviceClass", "deviceclasses", {"spec": {"selectors": [{"cel": {"expression": expression}}]}}),
+            ("ResourceClaim", f"namespaces/{namespace}/resourceclaims", {"spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c", "selectors": [{"cel": {"expression": expression}}]}}]}}}),
+            ("ResourceClaimTemplate", f"namespaces/{namespace}/resourceclaimtemplates",
+             {"spec": {"spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c", "selectors": [{"cel": {"expression": expression}}, {}]}}]}}}})])
+        body = {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": name}, **body}
+        return "cel", resource, "POST", f"/apis/resource.k8s.io/v1/{path}?dryRun=All", encode(body), JSON, None
 
     def page(self, resource, namespace, name, _):
         rng = self.rng
@@ -517,6 +639,7 @@ class Normaliser:
         text = ADDRESS.sub("ADDRESS", SUFFIX.sub("gen-NAME", text))
         text = re.sub(r'(resource ?[vV]ersion:? )"?\d+"?', r"\1RV", text)
         text = re.sub(r"(current|than|version): \d+", r"\1: RV", text)
+        text = re.sub(r"(in record) \(\d+\)", r"\1 (RV)", text)
         text = re.sub(r'(resourceVersion\\*":\\*")\d+', r"\1RV", text)
         # The name of a scheme depends on how the server was built (-trimpath).
         text = re.sub(r"k8s\.io/[a-z-]+/(pkg/[\w/.]+\.go:)", r"\1", text)
@@ -586,6 +709,24 @@ def classify(family, found):
     return f"{family} {place}"
 
 
+def remember(objects, body):
+    """Keeps uid and version of an object that a server has sent, by name."""
+    found = re.search(rb'"metadata":\{"name":"([^"]*)".*?"uid":"([^"]*)"(?:,"resourceVersion":"([^"]*)")?', body)
+    if found:
+        objects[found[1].decode("utf-8", "replace")] = (found[2].decode(), (found[3] or b"").decode())
+
+
+def filled(body, objects, target):
+    """A body with the namespace of the path, and the uid and version that this server has given to its object."""
+    if not body or b"$" not in body:
+        return body
+    path = urlsplit(target).path
+    uid, version = objects.get(path.removesuffix("/status").rsplit("/", 1)[-1], ("", ""))
+    namespace = re.search(r"/namespaces/([^/]+)/", path)
+    body = body.replace(b"$ns", namespace[1].encode()) if namespace else body
+    return body.replace(b"$uid", uid.encode()).replace(b"$rv", version.encode())
+
+
 def prepare(servers, seed):
     """Definitions of custom kinds, on both servers."""
     for definition in json.loads(TEMPLATES.read_text())["definitions"]:
@@ -628,9 +769,13 @@ def main():
         body = encode({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
         for server in (a, b):
             server.send("POST", "/api/v1/namespaces", body, JSON)
-        history = []
+        history, known = [], [{}, {}]
         for family, resource, method, target, body, headers, stream in Generator(random.Random(seed), resources, definitions, templates).scenario(namespace):
-            answers = [readable(*server.send(method, target, body, headers, stream)) for server in (a, b)]
+            answers = []
+            for server, objects in zip((a, b), known):
+                answer = server.send(method, target, filled(body, objects, target), headers, stream)
+                remember(objects, answer[2])
+                answers.append(readable(*answer))
             sent += 1
             families[family] += 1
             found = [f for f in differences(*answers) if f[0] not in args.without.split(",")]
