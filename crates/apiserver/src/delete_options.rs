@@ -52,7 +52,7 @@ pub(crate) fn read(server: &Inner, request: &Request) -> Result<DeleteOptions, S
         .and_then(|document| {
             let gvk = document.gvk(&default)?;
             check_kind(&gvk)?;
-            document.decode(root)
+            document.decode(root).map_err(|error| error.to_string())
         })
         .map_err(Status::bad_request)?;
     request.record.sent(&default, root, &read.value);

@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 
-use mizzen_object::decode::{TypeMeta, decode, type_meta};
+use mizzen_object::decode::{DecodeError, TypeMeta, decode, type_meta};
 use mizzen_object::schema::Struct;
 use mizzen_object::{GroupVersionKind, Kind, Status, Str, Value, Violations, default, json, proto, yaml};
 
 use crate::catalog::{Catalog, is_meta_kind};
 use crate::request::Request;
+use crate::verbs::Call;
 
 /// What to do about fields that the schema does not know and fields that come twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,38 +91,51 @@ pub(crate) struct Intake {
     pub warnings: Vec<String>,
 }
 
-/// Reads the body as an object of `kind`.
-pub(crate) fn object(
-    catalog: &Catalog,
-    kind: &Kind,
-    request: &Request,
-    strictness: FieldValidation,
-) -> Result<Intake, Status> {
+/// Reads the body as an object of `kind`. Warnings reach the client, whatever becomes of the request.
+pub(crate) fn object(call: &Call, kind: &Kind, strictness: FieldValidation) -> Result<Value, Status> {
+    let Call { server, request, notes, .. } = call;
     let form = body_type(request)?;
-    let reader = Reader { catalog, gvk: &kind.gvk, also: None, root: &kind.root, loose: kind.rules.loose };
-    let read = reader.read(form, &request.body)?;
-    let mut intake = judge(read, strictness)
-        .map_err(|complaints| cannot_handle(&kind.gvk, &kind.gvk, &strict_error(&complaints)))?;
-    complete(kind, &mut intake.value).map_err(|problem| cannot_handle(&kind.gvk, &kind.gvk, &problem))?;
-    request.record.sent(&kind.gvk, &kind.root, &intake.value);
-    Ok(intake)
+    let (gvk, loose) = (&kind.gvk, kind.rules.loose);
+    let reader = Reader { catalog: &server.catalog, gvk, also: None, root: &kind.root, strictness };
+    let read = if loose { reader.read_loose(form, &request.body) } else { reader.read(form, &request.body) }?;
+    let said = if loose { stated_kind(&read.value) } else { gvk.clone() };
+    // Kubernetes: what is read with complaints is what it says, in these words, too.
+    let intake = judge(read, strictness)
+        .map_err(|complaints| cannot_handle(&said, &said, &strict_error(&complaints)))?;
+    notes.warn_all(intake.warnings);
+    if (&said.group, &said.version) != (&gvk.group, &gvk.version) {
+        return Err(other_version(&said, gvk));
+    }
+    let mut value = intake.value;
+    complete(kind, &mut value).map_err(|problem| cannot_handle(gvk, gvk, &problem))?;
+    request.record.sent(gvk, &kind.root, &value);
+    Ok(value)
 }
 
 /// Reads the body as something that is no resource, such as a Scale; `also` is a second version that is accepted.
 pub(crate) fn other(
-    catalog: &Catalog,
+    call: &Call,
     gvk: &GroupVersionKind,
     also: Option<&GroupVersionKind>,
     root: &Struct,
-    request: &Request,
     strictness: FieldValidation,
-) -> Result<Intake, Status> {
+) -> Result<Value, Status> {
+    let Call { server, request, notes, .. } = call;
     let form = body_type(request)?;
-    let read = Reader { catalog, gvk, also, root, loose: false }.read(form, &request.body)?;
+    let reader = Reader { catalog: &server.catalog, gvk, also, root, strictness };
+    let read = reader.read(form, &request.body)?;
     let intake =
         judge(read, strictness).map_err(|complaints| cannot_handle(gvk, gvk, &strict_error(&complaints)))?;
+    notes.warn_all(intake.warnings);
     request.record.sent(gvk, root, &intake.value);
-    Ok(intake)
+    Ok(intake.value)
+}
+
+/// What an object says it is.
+fn stated_kind(object: &Value) -> GroupVersionKind {
+    let api_version = object["apiVersion"].str();
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    GroupVersionKind { group: group.into(), version: version.into(), kind: object["kind"].str().into() }
 }
 
 /// Fills in what nobody has said; why that cannot be an object of the kind.
@@ -234,15 +248,16 @@ impl<'a> Document<'a> {
         GroupVersionKind { group: group.into(), version: version.into(), kind }
     }
 
-    pub fn decode(self, root: &Struct) -> Result<Read, String> {
+    pub fn decode(self, root: &Struct) -> Result<Read, DecodeError> {
         match self.content {
             Content::Json(text) => {
-                let decoded = decode(root, &text).map_err(|error| error.to_string())?;
+                let decoded = decode(root, &text)?;
                 let complaints = self.complaint.into_iter().chain(decoded.complaints).collect();
                 Ok(Read { value: decoded.value, complaints })
             }
             Content::Protobuf(message) => {
-                let value = proto::decode_message(root, message).map_err(|error| error.to_string())?;
+                let value = proto::decode_message(root, message)
+                    .map_err(|error| DecodeError::Type(error.to_string()))?;
                 Ok(Read { value, complaints: Vec::new() })
             }
         }
@@ -254,18 +269,35 @@ struct Reader<'a> {
     gvk: &'a GroupVersionKind,
     also: Option<&'a GroupVersionKind>,
     root: &'a Struct,
-    /// Whether the object is a custom one, which may say what it likes about its kind for now.
-    loose: bool,
+    strictness: FieldValidation,
 }
 
 impl Reader<'_> {
     fn read(&self, form: BodyType, body: &[u8]) -> Result<Read, Status> {
         let document = Document::open(form, body).map_err(|problem| self.unrecognized(&problem, body))?;
-        let said = match self.loose {
-            true => self.check_loose(&document.stated, body)?,
-            false => self.check_kind(&document)?,
-        };
-        document.decode(self.root).map_err(|problem| cannot_handle(&said, self.gvk, &problem))
+        let said = self.check_kind(&document)?;
+        document.decode(self.root).map_err(|error| cannot_handle(&said, self.gvk, &error.to_string()))
+    }
+
+    /// Kubernetes: a custom object is a map before anything else is known of it. It must say its kind; whether that is
+    /// the right one is a matter of validation (serializer/json, unstructuredSchemaCoercer).
+    fn read_loose(&self, form: BodyType, body: &[u8]) -> Result<Read, Status> {
+        let document = Document::open(form, body).map_err(|problem| self.unrecognized(&problem, body))?;
+        let interpreted = document.gvk_unchecked(self.gvk);
+        document.decode(self.root).map_err(|error| match error {
+            DecodeError::NoKind(_) => {
+                let problem = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(body));
+                // Kubernetes: a strict decoder forgets the kind that it was to assume.
+                match self.strictness {
+                    FieldValidation::Ignore => cannot_handle(&interpreted, self.gvk, &problem),
+                    _ => self.unrecognized(&problem, body),
+                }
+            }
+            DecodeError::Shape { object, problem } => {
+                cannot_handle(&stated_kind(&object), self.gvk, &problem)
+            }
+            error => cannot_handle(&interpreted, self.gvk, &error.to_string()),
+        })
     }
 
     /// Whether the object says that it is of the expected kind; what it does not say is filled in.
@@ -277,38 +309,12 @@ impl Reader<'_> {
         Ok(said)
     }
 
-    /// Kubernetes: a custom object must say its kind, and its version must be that of the path; a wrong kind is a
-    /// matter of validation.
-    fn check_loose(&self, stated: &TypeMeta, body: &[u8]) -> Result<GroupVersionKind, Status> {
-        let TypeMeta { api_version, kind } = stated;
-        if kind.is_empty() {
-            let problem = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(body));
-            if api_version.is_empty() {
-                return Err(self.unrecognized(&problem, body));
-            }
-            let version = api_version.split_once('/').map_or(api_version.as_str(), |(_, version)| version);
-            let said = GroupVersionKind { version: version.into(), ..self.gvk.clone() };
-            return Err(cannot_handle(&said, self.gvk, &problem));
-        }
-        let expected = self.gvk.api_version();
-        if *api_version != expected {
-            return Err(Status::bad_request(format!(
-                "the API version in the data ({api_version}) does not match the expected API version ({expected})"
-            )));
-        }
-        Ok(GroupVersionKind { kind: kind.clone(), ..self.gvk.clone() })
-    }
-
     fn accept_kind(&self, said: &GroupVersionKind) -> Result<(), Status> {
         if said == self.gvk || Some(said) == self.also {
             return Ok(());
         }
-        let known = mizzen_kinds::was_served(said) || self.catalog.knows_kind(said);
-        if known && said.kind == self.gvk.kind {
-            let (said, expected) = (said.api_version(), self.gvk.api_version());
-            return Err(Status::bad_request(format!(
-                "the API version in the data ({said}) does not match the expected API version ({expected})"
-            )));
+        if said.kind == self.gvk.kind && is_known(self.catalog, said, self.gvk) {
+            return Err(other_version(said, self.gvk));
         }
         Err(cannot_handle(said, self.gvk, &kind_problem(self.catalog, said, self.gvk)))
     }
@@ -327,7 +333,7 @@ pub(crate) fn kind_problem(
     said: &GroupVersionKind,
     expected: &GroupVersionKind,
 ) -> String {
-    if mizzen_kinds::was_served(said) || catalog.knows_kind(said) {
+    if is_known(catalog, said, expected) {
         let package = internal_package(&expected.group);
         let kind = &said.kind;
         let version = if is_meta_kind(kind) { "v1" } else { &said.version };
@@ -335,8 +341,35 @@ pub(crate) fn kind_problem(
     }
     let (kind, version) = (json::quote(&said.kind), json::quote(&said.api_version()));
     format!(
-        "no kind {kind} is registered for version {version} in scheme \"pkg/api/legacyscheme/scheme.go:30\""
+        "no kind {kind} is registered for version {version} in scheme {}",
+        json::quote(scheme(&expected.group))
     )
+}
+
+/// Where upstream makes the scheme that has a group. Three servers are behind one address: those of definitions and of
+/// API services know nothing but their own group.
+fn scheme(group: &str) -> &'static str {
+    match group {
+        "apiextensions.k8s.io" => "pkg/apiserver/apiserver.go:55",
+        "apiregistration.k8s.io" => "pkg/apiserver/scheme/scheme.go:28",
+        _ => "pkg/api/legacyscheme/scheme.go:30",
+    }
+}
+
+/// Whether the scheme of an expected kind has another one, too.
+fn is_known(catalog: &Catalog, said: &GroupVersionKind, expected: &GroupVersionKind) -> bool {
+    let known = mizzen_kinds::was_served(said) || catalog.knows_kind(said);
+    // Kinds such as Status are in the version `v1` of every scheme.
+    let is_everywhere = is_meta_kind(&said.kind) && said.api_version() == "v1";
+    known && (is_everywhere || scheme(&said.group) == scheme(&expected.group))
+}
+
+/// 400: the object is of another version.
+fn other_version(said: &GroupVersionKind, expected: &GroupVersionKind) -> Status {
+    let (said, expected) = (said.api_version(), expected.api_version());
+    Status::bad_request(format!(
+        "the API version in the data ({said}) does not match the expected API version ({expected})"
+    ))
 }
 
 /// 400: the object cannot be what it should be.

@@ -19,6 +19,11 @@ impl Notes {
         }
     }
 
+    /// Warns the client of each.
+    pub fn warn_all(&self, warnings: impl IntoIterator<Item = String>) {
+        warnings.into_iter().for_each(|warning| self.warn(warning));
+    }
+
     /// The warnings so far, in the order in which they came.
     pub fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))

@@ -116,13 +116,15 @@ fn unsupported_label(kind: &Kind, field: &str) -> String {
 }
 
 fn check_field(kind: &Kind, field: &str) -> Result<(), Status> {
-    let placed = field == "metadata.namespace" && (kind.is_namespaced() || !kind.rules.loose);
+    // Kubernetes: a kind that has no labels of its own takes those of any kind (DefaultMetaV1FieldSelectorConversion).
+    let has_usual_labels = kind.selectable.is_empty() && !kind.rules.loose;
+    let placed = field == "metadata.namespace" && (kind.is_namespaced() || has_usual_labels);
     let known =
         placed || field == "metadata.name" || kind.selectable.iter().any(|selectable| selectable == field);
     if known {
         return Ok(());
     }
-    Err(Status::bad_request(match kind.selectable.is_empty() && !kind.rules.loose {
+    Err(Status::bad_request(match has_usual_labels {
         true => format!(
             "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
             json::quote(field)

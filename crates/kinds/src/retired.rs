@@ -1,5 +1,5 @@
-//! Versions that objects may say they are of although the server does not serve them: they were served once, or are
-//! not yet. A client that sends one is told so, instead of that the kind does not exist.
+//! Kinds that objects may say they are of although the server does not serve them: they were served once, are not yet, or
+//! are no resources. A client that sends one is told so, instead of that the kind does not exist.
 
 use std::sync::LazyLock;
 
@@ -40,6 +40,29 @@ fn kinds_of(text: &'static str) -> Vec<LegacyKind> {
 
 /// Group, version and kinds that v1.36 knows besides those of our catalogs.
 const UNSERVED: &[(&str, &str, &[&str])] = &[
+    // What is in upstream's scheme and is no resource.
+    (
+        "",
+        "v1",
+        &[
+            "NodeProxyOptions",
+            "PodAttachOptions",
+            "PodExecOptions",
+            "PodLogOptions",
+            "PodPortForwardOptions",
+            "PodProxyOptions",
+            "PodStatusResult",
+            "RangeAllocation",
+            "SerializedReference",
+            "ServiceProxyOptions",
+        ],
+    ),
+    ("admission.k8s.io", "v1", &["AdmissionReview"]),
+    ("admission.k8s.io", "v1beta1", &["AdmissionReview"]),
+    ("authentication.k8s.io", "v1", &["TokenRequest"]),
+    ("autoscaling", "v1", &["Scale"]),
+    ("imagepolicy.k8s.io", "v1alpha1", &["ImageReview"]),
+    ("policy", "v1", &["Eviction"]),
     (
         "admissionregistration.k8s.io",
         "v1alpha1",

@@ -35,8 +35,21 @@ fn current() -> Kind {
     kinds().remove(0)
 }
 
+/// The text of an object that says what it is.
+fn of_kind(kind: &Kind, text: &str) -> String {
+    let said = json::parse(text.as_bytes()).unwrap();
+    let mut out = String::from("{");
+    for (field, value) in [("apiVersion", kind.gvk.api_version()), ("kind", kind.gvk.kind.clone())] {
+        if said[field].is_null() {
+            out +=
+                &format!("\"{field}\":\"{value}\"{}", if text == "{}" && field == "kind" { "" } else { "," });
+        }
+    }
+    out + &text[1..]
+}
+
 fn take_in(kind: &Kind, text: &str) -> (Value, Vec<String>) {
-    let decoded = decode(&kind.root, text.as_bytes()).unwrap();
+    let decoded = decode(&kind.root, of_kind(kind, text).as_bytes()).unwrap();
     let mut object = decoded.value;
     default::apply(&kind.root, &mut object);
     kind.hooks.default(&mut object);
@@ -102,14 +115,14 @@ fn objects_are_sorted_pruned_and_completed() {
     check(
         r#"{"kind":"Thing","spec":{"inner":{"kind":"Pod","apiVersion":"v1","x":1,"metadata":{"name":"n","no":1}}}}"#,
         expect![[r#"
-            {"kind":"Thing","spec":{"inner":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"n"},"x":1},"size":1}}
+            {"apiVersion":"example.com/v1","kind":"Thing","spec":{"inner":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"n"},"x":1},"size":1}}
             unknown field "spec.inner.metadata.no""#]],
     );
 }
 
 #[track_caller]
 fn check_refusal(text: &str, expected: &str) {
-    let error = decode(&current().root, text.as_bytes()).unwrap_err();
+    let error = decode(&current().root, of_kind(&current(), text).as_bytes()).unwrap_err();
     assert_eq!(error.to_string(), expected);
 }
 
@@ -178,10 +191,13 @@ fn the_stored_version_gives_the_defaults() {
     let mut object = take_in(&kinds[1], r#"{"apiVersion":"example.com/v1beta1","spec":{}}"#).0;
     assert_eq!(object["spec"]["mode"].str(), "old");
     kinds[1].hooks.to_stored(&mut object);
-    assert_eq!(json::to_string(&object), r#"{"apiVersion":"example.com/v1","spec":{"mode":"old","size":1}}"#);
+    assert_eq!(
+        json::to_string(&object),
+        r#"{"apiVersion":"example.com/v1","kind":"Thing","spec":{"mode":"old","size":1}}"#
+    );
     object.entry("spec").remove("mode");
     kinds[1].hooks.from_stored(&mut object);
-    assert_eq!(json::to_string(&object), r#"{"apiVersion":"example.com/v1beta1","spec":{}}"#);
+    assert_eq!(json::to_string(&object), r#"{"apiVersion":"example.com/v1beta1","kind":"Thing","spec":{}}"#);
 }
 
 fn writer<'a>(kind: &'a Kind, manager: &'a str, reset: &'a FieldSet) -> Writer<'a> {

@@ -4,7 +4,7 @@ use mizzen_object::decode::restore;
 use mizzen_object::{Action, Kind, Status, Value, yaml};
 use mizzen_registry::{Change, Future, UpdateOptions};
 
-use super::{Call, check_name, create::finish, create::wipe};
+use super::{Call, check_name};
 use crate::admission::{self, Claim};
 use crate::answer::Answer;
 use crate::intake::{self, FieldValidation};
@@ -25,14 +25,13 @@ pub(crate) async fn apply(call: &Call<'_>, action: Action) -> Result<Answer, Sta
     };
     let strictness = options.strictness;
     let mut change = Applied { call, config, complaint, strictness, claim: server.claims.claim() };
-    let mut warnings = change.repeated_keys();
+    let mut warnings = Vec::new();
     let checks = admission::Checks::new(call);
     let updated =
         server.registry.update(resource, &call.key(), &mut change, &update, &checks, &mut warnings).await;
-    let updated = checks.settle(updated).await;
-    let answer =
-        updated.and_then(|updated| call.object(&updated.object, if updated.created { 201 } else { 200 }));
-    finish(call, answer, &warnings)
+    call.notes.warn_all(warnings);
+    let updated = checks.settle(updated).await?;
+    call.object(&updated.object, if updated.created { 201 } else { 200 })
 }
 
 /// What is applied, as it was sent; of a key that comes twice the last one counts, and that is complained of.
@@ -50,13 +49,21 @@ pub(crate) fn config(call: &Call) -> Result<(Value, Option<String>), Status> {
     }
 }
 
-/// Refuses keys that come twice where fields are validated strictly. Kubernetes: that comes after the merge, so that what
-/// the schema does not have is told first (`applyPatcher` in handlers/patch.go).
-pub(super) fn check_repeated(complaint: Option<&str>, strictness: FieldValidation) -> Result<(), Status> {
-    match complaint {
-        Some(complaint) if strictness == FieldValidation::Strict => Err(Status::bad_request(format!(
+/// Refuses keys that come twice where fields are validated strictly, or warns of them. Kubernetes: that comes after the
+/// merge, so that what the schema does not have is told first, and alone (`applyPatcher` in handlers/patch.go).
+pub(super) fn check_repeated(
+    call: &Call,
+    complaint: Option<&str>,
+    strictness: FieldValidation,
+) -> Result<(), Status> {
+    match (complaint, strictness) {
+        (Some(complaint), FieldValidation::Strict) => Err(Status::bad_request(format!(
             "error strict decoding YAML: error converting YAML to JSON: {complaint}"
         ))),
+        (Some(complaint), FieldValidation::Warn) => {
+            call.notes.warn_all(intake::as_warnings(complaint));
+            Ok(())
+        }
         _ => Ok(()),
     }
 }
@@ -79,7 +86,7 @@ impl Applied<'_> {
     async fn applied(&mut self, current: Option<&Value>) -> Result<Value, Status> {
         let kind = self.call.resource.kind();
         let merged = Owning::new(self.call).apply_any(current, &self.config).await?;
-        check_repeated(self.complaint.as_deref(), self.strictness)?;
+        check_repeated(self.call, self.complaint.as_deref(), self.strictness)?;
         let mut object = self.typed(kind, merged)?;
         if current.is_none() {
             self.check_new(object.entry("metadata"))?;
@@ -92,12 +99,6 @@ impl Applied<'_> {
 }
 
 impl Applied<'_> {
-    /// What the client is warned of.
-    fn repeated_keys(&self) -> Vec<String> {
-        let complaint = self.complaint.iter().filter(|_| self.strictness == FieldValidation::Warn);
-        complaint.flat_map(|complaint| intake::as_warnings(complaint)).collect()
-    }
-
     /// What is applied to nothing is made, unless it is meant for something in particular.
     fn check_new(&self, metadata: &mut Value) -> Result<(), Status> {
         let uid = metadata["uid"].str();
@@ -107,7 +108,6 @@ impl Applied<'_> {
             );
             return Err(Status::conflict(&self.call.resource.kind().resource(), &self.call.path.name, &why));
         }
-        wipe(metadata);
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use mizzen_object::{GroupResource, Status, Value, Violations, value};
 use mizzen_registry::{Change, Future, Key, NoGate, UpdateOptions};
 
-use super::create::{finish, wipe};
+use super::create::wipe;
 use super::{Call, check_key, set_namespace};
 use crate::answer::{self, Answer};
 use crate::{admission, intake, options};
@@ -14,8 +14,7 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     let missing = Status::no_such_resource;
     let bindings = server.catalog.get("", "v1", "bindings").ok_or_else(missing)?;
     let pods = server.catalog.get("", "v1", "pods").ok_or_else(missing)?;
-    let intake = intake::object(&server.catalog, bindings.kind(), request, options.strictness)?;
-    let mut binding = intake.value;
+    let mut binding = intake::object(call, bindings.kind(), options.strictness)?;
     if path.subresource.is_empty() {
         // Kubernetes: only through the pod a binding may say which pod it means by its uid.
         wipe(binding.entry("metadata"));
@@ -38,8 +37,8 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
         ..UpdateOptions::default()
     };
     let mut change = Bind { binding, now: server.registry.timestamp() };
-    let bound = server.registry.update(&pods, &key, &mut change, &update, &NoGate, &mut Vec::new()).await;
-    finish(call, bound.map(|_| created(call)), &intake.warnings)
+    server.registry.update(&pods, &key, &mut change, &update, &NoGate, &mut Vec::new()).await?;
+    Ok(created(call))
 }
 
 /// The Status that says that something was done.

@@ -9,7 +9,7 @@ use mizzen_registry::{
     Change, DeleteOptions, Future, ListOptions, NoGate, Resource, Selection, UpdateOptions,
 };
 
-use super::{Call, binding::created, create::finish, set_namespace};
+use super::{Call, binding::created, set_namespace};
 use crate::admission;
 use crate::answer::{Answer, Form, not_acceptable};
 use crate::ownership::Owning;
@@ -30,16 +30,14 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     let (gvk, root) = (eviction_kind("v1"), &call.server.types.eviction);
     // Kubernetes: an eviction may still be of the version that budgets have lost.
     let old = eviction_kind("v1beta1");
-    let intake =
-        intake::other(&call.server.catalog, &gvk, Some(&old), root, call.request, options.strictness)?;
-    let mut eviction = intake.value;
+    let mut eviction = intake::other(call, &gvk, Some(&old), root, options.strictness)?;
     set_namespace(call.path, eviction.entry("metadata"))?;
     admission::admit_below(call, &mut eviction).await?;
     admission::admit_other(call, &gvk, root, &mut eviction, None).await?;
     check(call, &eviction)?;
     admission::check_other(call, &gvk, root, &eviction, None).await?;
-    let evicted = evict(call, &eviction, options.dry_run).await;
-    finish(call, evicted.map(|()| created(call)), &intake.warnings)
+    evict(call, &eviction, options.dry_run).await?;
+    Ok(created(call))
 }
 
 fn eviction_kind(version: &str) -> GroupVersionKind {

@@ -35,6 +35,7 @@ use tokio::time::Instant;
 use crate::access::second;
 use crate::answer::{self, Accept, Answer, Offer, negotiate_among};
 use crate::catalog::Nowhere;
+use crate::chain::plain_accept;
 use crate::definitions;
 use crate::notes::Notes;
 use crate::request::{Request, ResourcePath};
@@ -71,10 +72,25 @@ pub(crate) async fn answer(
         Err(Nowhere::Resource) => return Err(Status::no_such_resource()),
     };
     let verb = request.info.verb();
+    if resource.is_custom() && custom::leads_nowhere(resource, path, verb) {
+        return Ok(answer::text(404, "404 page not found\n"));
+    }
+    let notes = Notes::default();
+    let outcome = routed(server, request, path, resource, &notes).await;
+    finish(server, request, outcome, &notes.take())
+}
+
+/// Answers a request whose resource is there. What is left in `notes` reaches the client whether or not it worked.
+async fn routed(
+    server: &Arc<Inner>,
+    request: &Request,
+    path: &ResourcePath,
+    resource: &Resource,
+    notes: &Notes,
+) -> Result<Answer, Status> {
+    let verb = request.info.verb();
     if resource.is_custom() {
-        if custom::leads_nowhere(resource, path, verb) {
-            return Ok(answer::text(404, "404 page not found\n"));
-        }
+        warn_of_deprecation(request, resource, notes);
         custom::allowed(resource, path, verb, &request.method)?;
     } else {
         if !path.rest.is_empty() {
@@ -87,19 +103,41 @@ pub(crate) async fn answer(
         // Kubernetes: a patch that cannot be read comes before an answer that cannot be written (handlers/patch.go).
         patch::media_type(request, resource)?;
     }
+    if !resource.is_custom() {
+        warn_of_deprecation(request, resource, notes);
+    }
     let accept = accept(resource, request, path, verb)?;
-    let notes = Notes::default();
     let until = Instant::now() + PATIENCE;
-    let call = Call { server, request, path, resource, accept, notes: &notes, until };
+    let call = Call { server, request, path, resource, accept, notes, until };
     let outcome = call.dispatch(verb).await;
     if definitions::defines(resource.kind()) && !matches!(verb, "get" | "list" | "watch") {
         definitions::settled(server).await;
     }
+    outcome
+}
+
+/// Adds warnings to an answer, or to a refusal.
+fn finish(
+    server: &Inner,
+    request: &Request,
+    outcome: Result<Answer, Status>,
+    warnings: &[String],
+) -> Result<Answer, Status> {
+    let mut answer = match outcome {
+        Ok(answer) => answer,
+        Err(status) if warnings.is_empty() => return Err(status),
+        Err(status) => answer::status(&server.types, &status, plain_accept(request)),
+    };
+    answer::warn(&mut answer, warnings);
+    Ok(answer)
+}
+
+/// Warns the client that it uses what will go, and notes it for auditors.
+fn warn_of_deprecation(request: &Request, resource: &Resource, notes: &Notes) {
     if let Some(deprecation) = resource.kind().deprecation() {
         notes.warn(deprecation);
         remember_deprecation(request, resource);
     }
-    create::finish(&call, outcome, &notes.take())
 }
 
 /// Notes for auditors that somebody uses what will go.

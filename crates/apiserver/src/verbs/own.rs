@@ -51,7 +51,7 @@ async fn take(call: &Call<'_>, old: Option<&Value>) -> Result<Value, Status> {
     let Call { server, request, path, resource, .. } = call;
     let name = if old.is_some() { "UpdateOptions" } else { "CreateOptions" };
     let options = options::write_options(request, name)?;
-    let mut object = intake::object(&server.catalog, resource.kind(), request, options.strictness)?.value;
+    let mut object = intake::object(call, resource.kind(), options.strictness)?;
     match old {
         Some(_) => check_name(call.path, &mut object)?,
         None => {

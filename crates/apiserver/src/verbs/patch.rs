@@ -1,7 +1,7 @@
 //! `PATCH` of one object: JSON Patch, merge patch, strategic merge patch. What is applied is in `apply`.
 
 use bytes::Bytes;
-use mizzen_object::decode::{decode, restore};
+use mizzen_object::decode::{Decoded, decode, restore};
 use mizzen_object::patch::{
     JsonPatch, JsonPatchError, StrategicError, go_text, merge, repeated_keys, strategic_merge,
 };
@@ -9,7 +9,7 @@ use mizzen_object::schema::Struct;
 use mizzen_object::{Action, GroupVersionKind, Status, Value, Violations, json};
 use mizzen_registry::{Change, Future, Resource, UpdateOptions};
 
-use super::{Call, apply, check_name, create::finish};
+use super::{Call, apply, check_name};
 use crate::admission::{self, Claim};
 use crate::answer::Answer;
 use crate::intake::{self, BodyType, Document, FieldValidation, Intake};
@@ -35,21 +35,13 @@ pub(crate) async fn patch(call: &Call<'_>, action: Action) -> Result<Answer, Sta
         dry_run: options.dry_run,
         ..UpdateOptions::default()
     };
-    let mut change = Patched {
-        call,
-        form,
-        strictness: options.strictness,
-        warnings: Vec::new(),
-        claim: server.claims.claim(),
-    };
+    let mut change = Patched { call, form, strictness: options.strictness, claim: server.claims.claim() };
     let mut warnings = Vec::new();
     let checks = admission::Checks::new(call);
     let updated =
         server.registry.update(resource, &call.key(), &mut change, &update, &checks, &mut warnings).await;
-    let updated = checks.settle(updated).await;
-    let mut all = change.warnings;
-    all.append(&mut warnings);
-    finish(call, updated.and_then(|updated| call.object(&updated.object, 200)), &all)
+    call.notes.warn_all(warnings);
+    call.object(&checks.settle(updated).await?.object, 200)
 }
 
 /// The form of the patch.
@@ -82,7 +74,6 @@ struct Patched<'a> {
     call: &'a Call<'a>,
     form: Form,
     strictness: FieldValidation,
-    warnings: Vec<String>,
     claim: Claim,
 }
 
@@ -98,8 +89,9 @@ impl Patched<'_> {
         let outcome = apply_patch(&kind.root, self.form, &self.call.request.body, current, self.strictness)?;
         let catalog = &self.call.server.catalog;
         let problem = |said: &GroupVersionKind| intake::kind_problem(catalog, said, &kind.gvk);
-        let intake = read(problem, &kind.gvk, &kind.root, outcome, self.strictness)?;
-        self.warnings = intake.warnings;
+        let shape = Target { gvk: &kind.gvk, root: &kind.root, has_hub: true };
+        let intake = read(problem, &shape, outcome, self.strictness)?;
+        self.call.notes.warn_all(intake.warnings);
         let mut object = intake.value;
         intake::complete(kind, &mut object).map_err(|problem| self.unfit(current, problem))?;
         check_name(self.call.path, &mut object)?;
@@ -121,14 +113,22 @@ impl Patched<'_> {
     }
 }
 
+/// What a patched document is read as.
+pub(crate) struct Target<'a> {
+    pub gvk: &'a GroupVersionKind,
+    pub root: &'a Struct,
+    /// Whether upstream has an internal form of the kind, beside those of its versions.
+    pub has_hub: bool,
+}
+
 /// Reads a patched document as an object of its kind again. `problem` is what is wrong with one of another kind.
 pub(crate) fn read(
     problem: impl Fn(&GroupVersionKind) -> String,
-    gvk: &GroupVersionKind,
-    root: &Struct,
+    target: &Target,
     patched: Outcome,
     strictness: FieldValidation,
 ) -> Result<Intake, Status> {
+    let Target { gvk, root, has_hub } = *target;
     let text = json::to_string(&patched.value);
     let shown = patched.shown.as_deref().unwrap_or(&text);
     // Kubernetes: a strategic merge patch is not asked what kind it made of the object.
@@ -136,13 +136,34 @@ pub(crate) fn read(
     if !strategic {
         check_kind(&text, gvk, root, problem).map_err(|problem| invalid_patch(shown, &problem))?;
     }
-    let decoded = if strategic { restore(root, patched.value) } else { decode(root, text.as_bytes()) };
+    let is_custom = root.rest().is_some();
+    let decoded = match strategic {
+        true => restore(root, patched.value),
+        false if has_hub && !is_custom && patched.value["apiVersion"].is_empty() => {
+            Ok(versionless(root, &patched.value))
+        }
+        false => decode(root, text.as_bytes()),
+    };
     let decoded = decoded.map_err(|error| invalid_patch(shown, &error.to_string()))?;
     let mut complaints = patched.complaints;
     complaints.extend(decoded.complaints);
     let read = intake::Read { value: decoded.value, complaints };
     intake::judge(read, strictness)
         .map_err(|complaints| invalid_patch(shown, &intake::strict_error(&complaints)))
+}
+
+/// Kubernetes: what does not say its version is read as the internal form of its kind, whose fields have other names:
+/// nothing of it is left, and it has no name (apimachinery's serializer/json).
+fn versionless(root: &Struct, document: &Value) -> Decoded {
+    let object_meta = root.field("metadata").and_then(|field| field.ty.as_struct());
+    let is_known = |name: &str| {
+        matches!(name, "kind" | "apiVersion") || object_meta.is_some_and(|meta| meta.field(name).is_some())
+    };
+    let mut unknown: Vec<&str> =
+        document.entries().map(|(name, _)| name.as_ref()).filter(|name: &&str| !is_known(name)).collect();
+    unknown.sort_unstable();
+    let complaints = unknown.iter().map(|name| format!("unknown field {}", json::quote(name))).collect();
+    Decoded { value: Value::object(), complaints }
 }
 
 /// A patched document before it is read as an object.
@@ -170,13 +191,25 @@ pub(crate) fn apply_patch(
             Ok(Outcome { value, complaints: patch.complaints, shown: None })
         }
         Form::Merge => {
-            let document = merge_document(patch)?;
+            let document = match strictness {
+                FieldValidation::Ignore => unchecked_document(patch)?,
+                _ => merge_document(patch)?,
+            };
             let complaints = repeated_keys(patch);
             merge(&mut value, document);
             Ok(Outcome { value, complaints, shown: None })
         }
         Form::Strategic => strategic(root, patch, value),
         Form::Apply => unreachable!("what is applied is no patch"),
+    }
+}
+
+/// A merge patch whose fields are not validated is not decoded before it is merged. Kubernetes: a list is taken for the
+/// new object (evanphx/json-patch).
+fn unchecked_document(patch: &Bytes) -> Result<Value, Status> {
+    match json::parse(patch) {
+        Ok(document @ (Value::Map(_) | Value::List(_))) => Ok(document),
+        _ => Err(Status::bad_request("Invalid JSON Patch")),
     }
 }
 

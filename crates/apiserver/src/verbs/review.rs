@@ -5,7 +5,7 @@ use mizzen_object::{
 };
 use mizzen_registry::Object;
 
-use super::{Call, create::finish, create::wipe, set_namespace};
+use super::{Call, create::wipe, set_namespace};
 use crate::access::selector::Selectors;
 use crate::access::{self, Attributes, Decision, Resource, Rules, Target};
 use crate::answer::Answer;
@@ -20,18 +20,17 @@ pub(crate) fn is_review(kind: &Kind) -> bool {
 }
 
 pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
-    let Call { server, request, path, resource, .. } = call;
+    let Call { request, path, resource, .. } = call;
     call.check_include()?;
     let options = options::write_options(request, "CreateOptions")?;
-    let intake = intake::object(&server.catalog, resource.kind(), request, options.strictness)?;
-    let mut review = intake.value;
+    let mut review = intake::object(call, resource.kind(), options.strictness)?;
     set_namespace(path, review.entry("metadata"))?;
     wipe(review.entry("metadata"));
     Owning::new(call).update(None, &mut review);
     let kind = resource.kind();
     admission::admit_other(call, &kind.gvk, &kind.root, &mut review, None).await?;
-    let outcome = consider(call, &mut review).await.and_then(|()| show(call, review));
-    finish(call, outcome, &intake.warnings)
+    consider(call, &mut review).await?;
+    show(call, review)
 }
 
 /// Is it a question, may it be asked, what is the answer? A question of a removed version is put in the words of the

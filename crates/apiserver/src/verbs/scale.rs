@@ -120,11 +120,9 @@ fn plain(path: &str) -> &str {
 pub(crate) async fn update(call: &Call<'_>) -> Result<Answer, Status> {
     let options = options::write_options(call.request, "UpdateOptions")?;
     let version = ScaleVersion::of(call);
-    let catalog = &call.server.catalog;
-    let intake = intake::other(catalog, &version.gvk, None, &version.root, call.request, options.strictness)
+    let scale = intake::other(call, &version.gvk, None, &version.root, options.strictness)
         .map_err(|status| if call.resource.is_custom() { undecodable(status) } else { status })?;
-    intake.warnings.into_iter().for_each(|warning| call.notes.warn(warning));
-    let mut scale = version.to_current(intake.value);
+    let mut scale = version.to_current(scale);
     check_name(call.path, &mut scale)?;
     let mut change = Rescale { call, wanted: Wanted::Exactly(scale), strictness: options.strictness };
     store(call, &mut change, options.dry_run).await
@@ -357,8 +355,10 @@ impl Rescale<'_> {
                 schema::canonical(&version.root, &mut before);
                 let outcome = patch::apply_patch(&version.root, form, body, &before, self.strictness)?;
                 let problem = |said: &GroupVersionKind| self.kind_problem(said, &version.gvk);
-                let read = patch::read(problem, &version.gvk, &version.root, outcome, self.strictness)?;
-                read.warnings.into_iter().for_each(|warning| self.call.notes.warn(warning));
+                let has_hub = !self.call.resource.is_custom();
+                let target = patch::Target { gvk: &version.gvk, root: &version.root, has_hub };
+                let read = patch::read(problem, &target, outcome, self.strictness)?;
+                self.call.notes.warn_all(read.warnings);
                 version.to_current(read.value)
             }
         };
@@ -394,10 +394,7 @@ impl Rescale<'_> {
             .set("managedFields", self.scale_owners(current, &self.replicas()).to_scale());
         let root = &self.call.server.types.scale;
         let applied = Owning::new(self.call).apply_as(&scale_kind(), root, Some(&before), &config)?;
-        apply::check_repeated(complaint.as_deref(), self.strictness)?;
-        if let Some(complaint) = complaint.filter(|_| self.strictness == FieldValidation::Warn) {
-            intake::as_warnings(&complaint).into_iter().for_each(|warning| self.call.notes.warn(warning));
-        }
+        apply::check_repeated(self.call, complaint.as_deref(), self.strictness)?;
         Ok(applied)
     }
 

@@ -7,7 +7,7 @@ use mizzen_object::{
 };
 use mizzen_registry::{Key, Object};
 
-use super::{Call, check_key, create::finish, set_namespace};
+use super::{Call, check_key, set_namespace};
 use crate::answer::{self, Answer, Form, not_acceptable};
 use crate::ownership::Owning;
 use crate::token::{Signer, issue};
@@ -25,8 +25,7 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     let Call { server, request, path, .. } = call;
     let options = options::write_options(request, "CreateOptions")?;
     let (gvk, root) = (token_kind(), &server.types.token_request);
-    let intake = intake::other(&server.catalog, &gvk, None, root, request, options.strictness)?;
-    let mut token = intake.value;
+    let mut token = intake::other(call, &gvk, None, root, options.strictness)?;
     mizzen_kinds::behaviour(&gvk).default(&mut token);
     set_namespace(path, token.entry("metadata"))?;
     admission::admit_below(call, &mut token).await?;
@@ -35,8 +34,8 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     Owning::new(call).update_as(&gvk, root, &nothing, &mut token);
     admission::admit_other(call, &gvk, root, &mut token, None).await?;
     admission::check_other(call, &gvk, root, &token, None).await?;
-    let outcome = fill(call, &mut token).map(|()| show(call, token));
-    finish(call, outcome, &intake.warnings)
+    fill(call, &mut token)?;
+    Ok(show(call, token))
 }
 
 fn token_kind() -> GroupVersionKind {

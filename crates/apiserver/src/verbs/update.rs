@@ -3,7 +3,7 @@
 use mizzen_object::{Action, Status, Value};
 use mizzen_registry::{Change, Future, UpdateOptions};
 
-use super::{Call, check_name, create::finish};
+use super::{Call, check_name};
 use crate::admission::{self, Claim};
 use crate::answer::Answer;
 use crate::ownership::Owning;
@@ -12,8 +12,7 @@ use crate::{intake, options};
 pub(crate) async fn update(call: &Call<'_>, action: Action) -> Result<Answer, Status> {
     let Call { server, request, resource, .. } = call;
     let options = options::write_options(request, "UpdateOptions")?;
-    let intake = intake::object(&server.catalog, resource.kind(), request, options.strictness)?;
-    let (mut object, mut warnings) = (intake.value, intake.warnings);
+    let mut object = intake::object(call, resource.kind(), options.strictness)?;
     check_name(call.path, &mut object)?;
     admission::dedupe_owners(call, &mut object, admission::Dedupe::AsSent);
 
@@ -26,13 +25,13 @@ pub(crate) async fn update(call: &Call<'_>, action: Action) -> Result<Answer, St
         ..UpdateOptions::default()
     };
     let mut change = Replace { call, object, claim: server.claims.claim() };
+    let mut warnings = Vec::new();
     let checks = admission::Checks::new(call);
     let updated =
         server.registry.update(resource, &call.key(), &mut change, &update, &checks, &mut warnings).await;
-    let updated = checks.settle(updated).await;
-    let answer =
-        updated.and_then(|updated| call.object(&updated.object, if updated.created { 201 } else { 200 }));
-    finish(call, answer, &warnings)
+    call.notes.warn_all(warnings);
+    let updated = checks.settle(updated).await?;
+    call.object(&updated.object, if updated.created { 201 } else { 200 })
 }
 
 /// The object as the client wants it, whatever is there.

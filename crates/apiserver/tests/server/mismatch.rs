@@ -522,6 +522,59 @@ async fn what_is_converted_is_called_by_its_whole_kind() {
 }
 
 #[tokio::test]
+async fn a_schema_or_a_boolean_is_read_in_words_of_its_own() {
+    let rig = Rig::new().await;
+    let definition = |schema: &str| {
+        format!(
+            r#"{{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{{"name":"a.b.c"}},
+            "spec":{{"versions":[{{"name":"v1","schema":{{"openAPIV3Schema":{schema}}}}}]}}}}"#
+        )
+    };
+    for field in ["additionalItems", "additionalProperties"] {
+        for value in ["1", "\"x\"", "[]"] {
+            let body = definition(&format!(r#"{{"{field}":{value}}}"#));
+            let refused = rig.post(DEFINITIONS, &body).await.expect(400);
+            let expected = "CustomResourceDefinition in version \"v1\" cannot be handled as a \
+                            CustomResourceDefinition: boolean or JSON schema expected";
+            assert_eq!(refused.message(), expected, "{field} {value}");
+        }
+    }
+    // A schema or a list of them takes anything else for nothing.
+    rig.post(DEFINITIONS, &definition(r#"{"items":1}"#)).await.expect(422);
+}
+
+#[tokio::test]
+async fn a_struct_without_fields_may_be_applied_with_any() {
+    let rig = Rig::new().await;
+    let definition = |unknown: &str| {
+        format!(
+            r#"{{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
+            "metadata":{{"name":"foos.example.com"}},"spec":{{"group":"example.com","scope":"Namespaced",
+            "names":{{"plural":"foos","kind":"Foo"}},"versions":[{{"name":"v1","served":true,"storage":true,
+            "schema":{{"openAPIV3Schema":{{"type":"object"}}}},{unknown}}}]}}}}"#
+        )
+    };
+    let path = format!("{DEFINITIONS}/foos.example.com");
+    rig.apply(&path, "m", &definition(r#""subresources":{"status":{"x":1}}"#)).await.expect(201);
+    let refused = rig.apply(&path, "m", &definition(r#""subresources":{"x":1}"#)).await.expect(500);
+    let expected = ".spec.versions[0].subresources.x: field not declared in schema";
+    assert!(refused.message().ends_with(expected), "{}", refused.message());
+}
+
+#[tokio::test]
+async fn a_copy_is_in_the_order_in_which_it_was_opened() {
+    let rig = Rig::new().await;
+    let path = "/api/v1/namespaces/default/pods";
+    let pod = r#"{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
+    rig.post(path, pod).await.expect(201);
+    // The text of the patched object is shown; in it, what the patch went through is sorted, copies included.
+    let patch = r#"[{"op":"copy","from":"/spec/containers","path":"/spec/containers/0/name"}]"#;
+    let refused = rig.call("JSON", &format!("{path}/p"), patch).await.expect(422);
+    let message = refused.message();
+    assert!(message.contains(r#"\"name\":[{\"image\":\"i\""#), "{message}");
+}
+
+#[tokio::test]
 async fn openapi_is_sent_in_forms_that_it_has() {
     let rig = Rig::new().await;
     for (accept, expected) in [

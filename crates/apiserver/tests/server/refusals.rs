@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use expect_test::expect;
 use mizzen_object::{Value, json};
 
+use crate::definitions::{DEFINITIONS, FOOS, foo};
 use crate::rig::{CONFIG_MAPS, Reply, Rig};
 
 #[track_caller]
@@ -204,6 +205,222 @@ async fn every_kind_judges_metadata_on_update_in_its_own_way() {
     .assert_eq(&found);
 }
 
+async fn with_foo() -> Rig {
+    let rig = Rig::new().await;
+    let definition = r#"{"metadata":{"name":"foos.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
+        "names":{"plural":"foos","kind":"Foo"},"versions":[{"name":"v1","served":true,"storage":true,
+        "schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object",
+        "x-kubernetes-preserve-unknown-fields":true}}}}}]}}"#;
+    rig.post(DEFINITIONS, definition).await.expect(201);
+    rig.post(FOOS, &foo("v1", "a", r#"{"n":1}"#)).await.expect(201);
+    rig
+}
+
+#[tokio::test]
+async fn warnings_reach_the_client_with_whatever_comes_after_them() {
+    let rig = with_foo().await;
+    rig.make("a", "").await;
+    let config_map =
+        |metadata: &str| format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{metadata},"x":1}}"#);
+    let one = format!("{CONFIG_MAPS}/a");
+    let custom = |version: &str| {
+        format!(r#"{{"apiVersion":"{version}","kind":"Foo","metadata":{{"name":"b"}},"x":1}}"#)
+    };
+    for (method, path, body, code) in [
+        ("POST", CONFIG_MAPS, config_map(r#"{"name":"b","namespace":"other"}"#), 400),
+        ("POST", CONFIG_MAPS, config_map(r#"{"name":"A_"}"#), 422),
+        ("POST", CONFIG_MAPS, config_map(r#"{"name":"a"}"#), 409),
+        ("PUT", &one, config_map(r#"{"name":"b"}"#), 400),
+        ("PUT", &one, config_map(r#"{"name":"a","resourceVersion":"1"}"#), 409),
+        ("PUT", &format!("{CONFIG_MAPS}/none"), config_map(r#"{"name":"none"}"#), 404),
+        ("PATCH", &one, r#"{"metadata":{"name":"b"},"x":1}"#.into(), 400),
+        ("STRATEGIC", &one, r#"{"metadata":{"name":"b"},"x":1}"#.into(), 400),
+        (
+            "JSON",
+            &one,
+            r#"[{"op":"add","path":"/x","value":1},{"op":"remove","path":"/metadata/name"}]"#.into(),
+            400,
+        ),
+        ("PUT", &format!("{FOOS}/a"), custom("example.com/v1"), 400),
+    ] {
+        let reply = rig.call(method, path, &body).await.expect(code);
+        assert_eq!(reply.warnings, [r#"299 - "unknown field \"x\"""#], "{method} {path} {body}");
+        let ignored = format!("{path}?fieldValidation=Ignore");
+        assert!(rig.call(method, &ignored, &body).await.expect(code).warnings.is_empty());
+    }
+    // What cannot be decoded at all is not warned of; what is refused as strict is an error and no warning.
+    let undecodable = r#"{"metadata":{"name":"b"},"x":1,"data":5}"#;
+    assert!(rig.post(CONFIG_MAPS, undecodable).await.expect(400).warnings.is_empty());
+    let strict = format!("{CONFIG_MAPS}?fieldValidation=Strict");
+    assert!(rig.post(&strict, &config_map("{}")).await.expect(400).warnings.is_empty());
+    // A key that is applied twice is warned of once the rest has been merged.
+    let twice = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{},"data":{},"x":1}"#;
+    assert!(rig.apply(&one, "m", twice).await.expect(500).warnings.is_empty());
+}
+
+#[tokio::test]
+async fn old_versions_are_warned_of_in_any_answer() {
+    let rig = Rig::new().await;
+    let endpoints = "/api/v1/namespaces/default/endpoints";
+    let user = || mizzen_apiserver::User::master("admin");
+    for (method, path, accept, code) in [
+        ("GET", endpoints, "application/json", 200),
+        ("GET", endpoints, "text/html", 406),
+        ("GET", &format!("{endpoints}/none"), "application/json", 404),
+        ("GET", &format!("{endpoints}?limit=x"), "application/json", 400),
+    ] {
+        let reply = rig.call_as(user(), &[("accept", accept)], method, path, "").await.expect(code);
+        assert_eq!(reply.warnings.len(), 1, "{method} {path} {accept}");
+    }
+}
+
+#[tokio::test]
+async fn a_custom_object_is_a_map_before_it_is_of_a_kind() {
+    let rig = with_foo().await;
+    let unrecognized = |body: &str| {
+        let start: String = body.chars().take(30).collect();
+        format!(
+            "the object provided is unrecognized (must be of type Foo): Object 'Kind' is missing in '{body}' ({start} ...)"
+        )
+    };
+    for body in [
+        r#"{"apiVersion":"example.com/v1","metadata":{"name":"b"}}"#,
+        r#"{"metadata":{"name":"bbbbbbbbbbbbbbbbb"}}"#,
+        r#"{"Kind":"Foo","metadata":{"name":"bbbbbbbbbbb"}}"#,
+    ] {
+        check(&rig.post(FOOS, body).await, 400, &unrecognized(body));
+        check(&rig.post(&format!("{FOOS}?fieldValidation=Strict"), body).await, 400, &unrecognized(body));
+        let ignored = rig.post(&format!("{FOOS}?fieldValidation=Ignore"), body).await.expect(400);
+        let expected =
+            format!("Foo in version \"v1\" cannot be handled as a Foo: Object 'Kind' is missing in '{body}'");
+        assert_eq!(ignored.message(), expected);
+    }
+    for (body, expected) in [
+        (
+            r#"{"kind":"Bar","metadata":"x"}"#,
+            "Bar in version \"\" cannot be handled as a Foo: json: cannot unmarshal string into Go value of type \
+             v1.ObjectMeta",
+        ),
+        (
+            r#"{"apiVersion":"v9","kind":"Foo","metadata":{"name":[]}}"#,
+            "Foo in version \"v9\" cannot be handled as a Foo: json: cannot unmarshal array into Go struct field \
+             ObjectMeta.name of type string",
+        ),
+        (
+            r#"{"apiVersion":"v9","kind":"Foo","metadata":{"name":"b"}}"#,
+            "the API version in the data (v9) does not match the expected API version (example.com/v1)",
+        ),
+        (
+            r#"{"kind":"Foo","metadata":{"name":"b"}}"#,
+            "the API version in the data () does not match the expected API version (example.com/v1)",
+        ),
+    ] {
+        check(&rig.post(FOOS, body).await, 400, expected);
+    }
+    // What says that it is of another kind is not pruned, so that its fields are not warned of.
+    let other = r#"{"apiVersion":"example.com/v1","kind":"Bar","metadata":{"name":"b","y":1},"x":1}"#;
+    let reply = rig.post(FOOS, other).await.expect(422);
+    assert_eq!(reply.warnings, [r#"299 - "unknown field \"metadata.y\"""#]);
+    let strict = rig.post(&format!("{FOOS}?fieldValidation=Strict"), other).await;
+    let expected = "Bar in version \"v1\" cannot be handled as a Bar: strict decoding error: unknown field \
+                    \"metadata.y\"";
+    check(&strict, 400, expected);
+}
+
+#[tokio::test]
+async fn three_schemes_are_behind_one_address() {
+    let rig = Rig::new().await;
+    let services = "/apis/apiregistration.k8s.io/v1/apiservices";
+    let no_kind = |kind: &str, version: &str, scheme: &str| {
+        format!("no kind \"{kind}\" is registered for version \"{version}\" in scheme \"{scheme}\"")
+    };
+    let main = "pkg/api/legacyscheme/scheme.go:30";
+    let definitions = "pkg/apiserver/apiserver.go:55";
+    let aggregator = "pkg/apiserver/scheme/scheme.go:28";
+    for (path, version, kind, expected) in [
+        (CONFIG_MAPS, "v1", "Pod", "converting (v1.Pod) to (core.ConfigMap): unknown conversion".into()),
+        (
+            CONFIG_MAPS,
+            "autoscaling/v1",
+            "Scale",
+            "converting (v1.Scale) to (core.ConfigMap): unknown conversion".into(),
+        ),
+        (
+            CONFIG_MAPS,
+            "v1",
+            "PodLogOptions",
+            "converting (v1.PodLogOptions) to (core.ConfigMap): unknown conversion".into(),
+        ),
+        (CONFIG_MAPS, "x/v1", "Pod", no_kind("Pod", "x/v1", main)),
+        (
+            CONFIG_MAPS,
+            "apiextensions.k8s.io/v1",
+            "CustomResourceDefinition",
+            no_kind("CustomResourceDefinition", "apiextensions.k8s.io/v1", main),
+        ),
+        (DEFINITIONS, "v1", "Pod", no_kind("Pod", "v1", definitions)),
+        (DEFINITIONS, "v1", "List", no_kind("List", "v1", definitions)),
+        (
+            DEFINITIONS,
+            "5%",
+            "CustomResourceDefinition",
+            no_kind("CustomResourceDefinition", "5%", definitions),
+        ),
+        (
+            DEFINITIONS,
+            "v1",
+            "Status",
+            "converting (v1.Status) to (apiextensions.CustomResourceDefinition): unknown conversion".into(),
+        ),
+        (services, "apps/v1", "DeleteOptions", no_kind("DeleteOptions", "apps/v1", aggregator)),
+    ] {
+        let body = format!(r#"{{"apiVersion":"{version}","kind":"{kind}","metadata":{{"name":"x"}}}}"#);
+        let reply = rig.post(path, &body).await.expect(400);
+        assert!(reply.message().ends_with(&format!(": {expected}")), "{path} {body}: {}", reply.message());
+    }
+}
+
+#[tokio::test]
+async fn a_patched_object_without_a_version_has_lost_everything() {
+    let rig = Rig::new().await;
+    rig.make("a", "t").await;
+    let path = format!("{CONFIG_MAPS}/a");
+    let lost = "the name of the object (a based on URL) was undeterminable: name must be provided";
+    for (method, patch) in [
+        ("PATCH", r#"{"apiVersion":null}"#),
+        ("PATCH", r#"{"apiVersion":""}"#),
+        ("JSON", r#"[{"op":"remove","path":"/apiVersion"}]"#),
+        ("JSON", r#"[{"op":"move","path":"/metadata/name","from":"/apiVersion"}]"#),
+    ] {
+        let reply = rig.call(method, &path, patch).await;
+        check(&reply, 400, lost);
+        let expected = [r#"299 - "unknown field \"data\"""#, r#"299 - "unknown field \"metadata\"""#];
+        assert_eq!(reply.warnings, expected, "{patch}");
+        let ignored = rig.call(method, &format!("{path}?fieldValidation=Ignore"), patch).await;
+        check(&ignored, 400, lost);
+        assert!(ignored.warnings.is_empty());
+        let strict = rig.call(method, &format!("{path}?fieldValidation=Strict"), patch).await.expect(422);
+        let end = "strict decoding error: unknown field \"data\", unknown field \"metadata\"";
+        assert!(strict.message().ends_with(end), "{}", strict.message());
+    }
+}
+
+#[tokio::test]
+async fn a_merge_patch_that_is_not_validated_is_not_decoded_first() {
+    let rig = Rig::new().await;
+    rig.make("a", "t").await;
+    let ignore = format!("{CONFIG_MAPS}/a?fieldValidation=Ignore");
+    for patch in ["a: b", "null", "\"x\"", "1", "{}{}", ""] {
+        check(&rig.patch(&ignore, patch).await, 400, "Invalid JSON Patch");
+    }
+    let list = rig.patch(&ignore, "[]").await.expect(422);
+    assert!(list.message().contains("couldn't get version/kind; json parse error"), "{}", list.message());
+    for patch in ["a: b", "[]", "\"x\""] {
+        let reply = rig.patch(&format!("{CONFIG_MAPS}/a"), patch).await.expect(400);
+        assert!(reply.message().starts_with("error decoding patch: "), "{}", reply.message());
+    }
+}
+
 #[tokio::test]
 async fn a_version_is_for_the_storage_to_refuse() {
     let rig = Rig::new().await;
@@ -239,6 +456,21 @@ async fn a_precondition_names_the_key_where_it_is_kept() {
 }
 
 #[tokio::test]
+async fn what_an_update_creates_keeps_what_its_metadata_says() {
+    let rig = Rig::new().await;
+    let lease = r#"{"metadata":{"name":"a","deletionGracePeriodSeconds":5,"selfLink":"/x"}}"#;
+    let made = rig.put("/apis/coordination.k8s.io/v1/namespaces/default/leases/a", lease).await.expect(201);
+    assert_eq!(made.body.at("metadata.deletionGracePeriodSeconds").int(), 5);
+    assert_eq!(made.body.at("metadata.selfLink").str(), "/x");
+    let applied =
+        r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","deletionGracePeriodSeconds":5}}"#;
+    let made = rig.apply(&format!("{CONFIG_MAPS}/a"), "m", applied).await.expect(201);
+    assert_eq!(made.body.at("metadata.deletionGracePeriodSeconds").int(), 5);
+    let posted = rig.post(CONFIG_MAPS, &applied.replace("\"a\"", "\"b\"")).await.expect(201);
+    assert!(posted.body.at("metadata.deletionGracePeriodSeconds").is_null());
+}
+
+#[tokio::test]
 async fn an_address_is_the_name_of_itself() {
     let rig = Rig::new().await;
     let addresses = "/apis/networking.k8s.io/v1/ipaddresses";
@@ -253,6 +485,24 @@ async fn an_address_is_the_name_of_itself() {
     let causes: Vec<&str> =
         refused.body.at("details.causes").list().iter().map(|cause| cause["field"].str()).collect();
     assert_eq!(causes, ["metadata.generateName", "metadata.name"]);
+}
+
+#[tokio::test]
+async fn field_labels_are_those_that_the_kind_has() {
+    let rig = Rig::new().await;
+    for (path, label, code) in [
+        ("/api/v1/namespaces", "metadata.namespace", 400),
+        ("/api/v1/nodes", "metadata.namespace", 400),
+        ("/apis/certificates.k8s.io/v1/certificatesigningrequests", "metadata.namespace", 400),
+        ("/apis/resource.k8s.io/v1/resourceslices", "metadata.namespace", 400),
+        ("/api/v1/persistentvolumes", "metadata.namespace", 200),
+        ("/api/v1/pods", "metadata.namespace", 200),
+        ("/api/v1/nodes", "metadata.name", 200),
+        ("/api/v1/nodes", "spec.unschedulable", 200),
+    ] {
+        let reply = rig.get(&format!("{path}?fieldSelector={label}%3Dx")).await;
+        assert_eq!(reply.status, code, "{path} {label}: {}", reply.message());
+    }
 }
 
 #[tokio::test]

@@ -31,7 +31,13 @@ pub(super) fn decode(ty: &Struct, rest: &Structural, text: &[u8]) -> Result<Deco
         return Err(DecodeError::Type(error));
     }
     let mut complaints = decoder.complaints;
-    let unknown = shape(ty, rest, value.make_map()).map_err(DecodeError::Type)?;
+    if value["kind"].as_str() == Some("") || value["kind"].is_null() {
+        return Err(DecodeError::NoKind(String::from_utf8_lossy(text).into_owned()));
+    }
+    let unknown = match shape(ty, rest, value.make_map()) {
+        Ok(unknown) => unknown,
+        Err(problem) => return Err(DecodeError::Shape { object: value, problem }),
+    };
     complaints.extend(unknown.iter().map(|path| format!("unknown field {}", json::quote(path))));
     canonical(ty, &mut value);
     Ok(Decoded { value, complaints })
@@ -53,6 +59,12 @@ fn shape(ty: &Struct, rest: &Structural, object: &mut Map) -> Result<Vec<String>
         *metadata = typed;
     }
     let mut value = Value::Map(std::mem::take(object));
+    // Kubernetes: the schema is that of the kind; what says that it is of another is left alone.
+    if !ty.is_of(value["apiVersion"].str(), value["kind"].str()) {
+        let Value::Map(map) = value else { unreachable!("an object is a map") };
+        *object = map;
+        return Ok(unknown);
+    }
     unknown.extend(rest.prune(&mut value));
     if let Some(object_meta) = object_meta {
         unknown.extend(rest.coerce(&mut value, object_meta)?);

@@ -41,6 +41,17 @@ pub enum DecodeError {
     /// A field has a wrong type, in the words of Go's decoder.
     #[error("{0}")]
     Type(String),
+    /// A loose object does not say its kind; has the text.
+    #[error("Object 'Kind' is missing in '{0}'")]
+    NoKind(String),
+    /// A loose object was read and does not have the shape that it should.
+    #[error("{problem}")]
+    Shape {
+        /// The object so far.
+        object: Value,
+        /// What is wrong with it.
+        problem: String,
+    },
 }
 
 /// Reads an object of type `ty`.
@@ -148,7 +159,17 @@ impl Decoder<'_> {
                 *slot = value;
                 Ok(())
             }
-            (Shape::Struct(_) | Shape::Map(_) | Shape::List(_) | Shape::Or(..), _) => {
+            // Kubernetes: these read themselves (apiextensions/v1/marshal.go).
+            (Shape::Or(Alternative::Bool, _), _) => {
+                json::skip(&mut self.scanner)?;
+                self.give_up("boolean or JSON schema expected".into());
+                Ok(())
+            }
+            (Shape::Or(..), _) => {
+                *slot = Value::Null;
+                json::skip(&mut self.scanner)
+            }
+            (Shape::Struct(_) | Shape::Map(_) | Shape::List(_), _) => {
                 let word = self.skip_word()?;
                 self.mismatch(word, &ty.go);
                 Ok(())

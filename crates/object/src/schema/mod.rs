@@ -260,6 +260,12 @@ impl Struct {
         &self.inner().embedded
     }
 
+    /// Whether an object that says this is of the group and kind whose shape this is, in any version.
+    pub fn is_of(&self, api_version: &str, kind: &str) -> bool {
+        let group = |api_version: &str| api_version.split_once('/').map(|(group, _)| Str::from(group));
+        self.name == kind && group(&self.home) == group(api_version)
+    }
+
     /// The last part of its package: `v1`.
     pub fn package(&self) -> &str {
         self.home.rsplit('/').next().unwrap_or_default()

@@ -119,14 +119,28 @@ impl Run<'_> {
         })?;
         let value =
             get(&container, &key).map_err(|error| format!("error in copy for from: '{from}': {error}"))?;
-        let value = value.cloned().unwrap_or_default();
+        let mut value = value.cloned().unwrap_or_default();
         let path = operation.path.as_deref().ok_or("copy operation failed to decode path: missing value")?;
+        let missing =
+            || format!("copy operation does not apply: doc is missing destination path: {path}: {MISSING}");
+        self.find(path).ok_or_else(missing)?;
+        self.sort_copy(from, &mut value);
         self.count_copy(&value)?;
-        let (container, key) = self.find(path).ok_or_else(|| {
-            format!("copy operation does not apply: doc is missing destination path: {path}: {MISSING}")
-        })?;
+        let (container, key) = self.find(path).ok_or_else(missing)?;
         insert(container, &key, value)
             .map_err(|error| format!("error while adding value during copy: {error}"))
+    }
+
+    /// Sorts what was opened in a value from `from`, of which the text is copied.
+    fn sort_copy(&self, from: &str, value: &mut Value) {
+        let below = self.opened.range(from.to_string()..).take_while(|pointer| pointer.starts_with(from));
+        for pointer in below.map(|pointer| &pointer[from.len()..]) {
+            if (pointer.is_empty() || pointer.starts_with('/'))
+                && let Some(Container::Map(map)) = walk(value, pointer)
+            {
+                map.sort();
+            }
+        }
     }
 
     fn count_copy(&mut self, value: &Value) -> Result<(), String> {
