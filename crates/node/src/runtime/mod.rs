@@ -3,17 +3,29 @@
 //! [`Simulated`] is the first runtime: nothing runs, but everything looks as if it did. A runtime with real containers
 //! answers the same questions from what it has heard last, and wakes the agent when it hears something new.
 //!
-//! Invariant: nothing here waits. What takes time is visible in [`Container::look`] once it is done.
+//! Invariant: nothing here waits but what clients stream to and from ([`ContainerRuntime::exec`], [`ContainerRuntime::connect`]).
+//! What else takes time is visible in [`Container::look`] once it is done.
 
+mod exec;
+mod http;
 pub(crate) mod plain;
 mod simulated;
+mod terminal;
 
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use mizzen_object::{Str, Value};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
 
 pub use simulated::Simulated;
 
 use crate::moment::Moment;
 use crate::pod::inputs::{Inputs, NodeContext};
+pub use crate::shell::Environment;
 
 /// What a container is to its pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,7 +96,45 @@ pub trait ContainerRuntime: Send + Sync {
 
     /// What a container has written in one life, oldest first, up to `now`.
     fn logs(&self, life: &ContainerLife, now: Moment) -> Vec<Line>;
+
+    /// Runs a command in a container that runs. The future is done when the command has ended, with its exit code; the error says
+    /// why it could not be started. Dropping the future ends the command.
+    fn exec(&self, exec: Exec, stdio: Stdio) -> BoxFuture<'static, Result<i64, String>>;
+
+    /// Connects to a port of a pod, from inside.
+    fn connect(&self, pod: &Value, port: u16) -> BoxFuture<'static, io::Result<Box<dyn Connection>>>;
 }
+
+/// A command to run in a container.
+pub struct Exec {
+    /// The pod.
+    pub pod: Value,
+    /// The name of the container.
+    pub container: String,
+    /// What the command sees of the container.
+    pub environment: Environment,
+    /// The command and its arguments.
+    pub command: Vec<String>,
+    /// The present moment.
+    pub now: Arc<dyn Fn() -> Moment + Send + Sync>,
+}
+
+/// The streams of a command; those that are not wanted are none. Both outputs end when they are dropped.
+pub struct Stdio {
+    /// What the client types, until it closes its side.
+    pub stdin: Option<mpsc::Receiver<Bytes>>,
+    /// What the command prints.
+    pub stdout: Option<mpsc::Sender<Bytes>>,
+    /// What the command complains of.
+    pub stderr: Option<mpsc::Sender<Bytes>>,
+    /// Whether there is a terminal at the other end.
+    pub tty: bool,
+}
+
+/// A connection to a port of a pod.
+pub trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
 
 /// A container that was started, until it is forgotten.
 pub trait Container: Send + Sync {

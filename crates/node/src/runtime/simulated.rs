@@ -1,12 +1,17 @@
 //! Containers that only look as if they ran: a script says what they do, and time does the rest.
 
+use std::io;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use mizzen_object::time::duration_nanos;
 use mizzen_object::{Str, Value};
 
+use super::http::Site;
 use super::{
-    Container, ContainerLife, ContainerRuntime, End, Health, Line, Probe, Sight, State, Wish, plain,
+    Connection, Container, ContainerLife, ContainerRuntime, End, Exec, Health, Line, Probe, Sight, State, Stdio,
+    Wish, exec, plain,
 };
 use crate::moment::{Moment, earlier};
 use crate::script::{Change, Exit, Pulls, Run, Script, check_containers};
@@ -30,6 +35,7 @@ impl ContainerRuntime for Simulated {
     fn accepts(&self, pod: &Value) -> Result<(), String> {
         Script::of(pod)?;
         Pulls::of(pod)?;
+        Site::of(pod)?;
         let annotations = pod["metadata"]["annotations"].entries();
         let named = annotations.filter_map(|(name, _)| name.strip_prefix(LOGS)?.strip_prefix('.'));
         check_containers(pod, LOGS, named)
@@ -62,6 +68,16 @@ impl ContainerRuntime for Simulated {
         lines.retain(|line| line.at <= now);
         lines.sort_by_key(|line| line.at);
         lines
+    }
+
+    fn exec(&self, exec: Exec, stdio: Stdio) -> BoxFuture<'static, Result<i64, String>> {
+        exec::run(exec, stdio).boxed()
+    }
+
+    fn connect(&self, pod: &Value, port: u16) -> BoxFuture<'static, io::Result<Box<dyn Connection>>> {
+        // An annotation that cannot be read has failed its pod before.
+        let connected = Site::of(pod).unwrap_or_default().connect(pod, port);
+        std::future::ready(connected).boxed()
     }
 }
 

@@ -203,9 +203,8 @@ fn sleep(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
     Ok(0)
 }
 
-/// What goes to standard error is in the log like everything else.
 fn invalid(shell: &mut Shell, message: &str) -> i64 {
-    say(shell, message);
+    shell.complain(message);
     1
 }
 
@@ -291,7 +290,10 @@ enum Entry<'a> {
 
 /// What is at a path now; none if nothing is. Files below a mount are known; of any other file nothing is.
 fn entry<'a>(shell: &Shell<'a>, path: &str) -> Step<Option<Entry<'a>>> {
-    let (path, environment) = (normalized(path)?, shell.environment);
+    let environment = shell.environment;
+    // A client that looks for a file which is not known finds none.
+    let unknown = || if shell.client.is_some() { Ok(None) } else { Err(Halt::Unknown) };
+    let Some(path) = normalized(path) else { return unknown() };
     let files = environment.files_at(shell.clock);
     if let Some(content) = files.get(path.as_str()) {
         return Ok(Some(Entry::File(content.as_deref())));
@@ -300,20 +302,23 @@ fn entry<'a>(shell: &Shell<'a>, path: &str) -> Step<Option<Entry<'a>>> {
     if known.into_iter().any(|below| is_below(below, &path)) {
         return Ok(Some(Entry::Directory));
     }
-    if environment.knows(&path) { Ok(None) } else { Err(Halt::Unknown) }
+    if environment.knows(&path) { Ok(None) } else { unknown() }
 }
 
 /// An absolute path without empty parts. The working directory is the image's, so nothing is known of a relative path.
-fn normalized(path: &str) -> Step<String> {
-    if !path.starts_with('/') || path.split('/').any(|part| matches!(part, "." | "..")) {
-        return Err(Halt::Unknown);
-    }
-    Ok(path.split('/').filter(|part| !part.is_empty()).fold(String::new(), |path, part| path + "/" + part))
+fn normalized(path: &str) -> Option<String> {
+    let is_known = path.starts_with('/') && path.split('/').all(|part| !matches!(part, "." | ".."));
+    let mut parts = path.split('/').filter(|part| !part.is_empty());
+    is_known.then(|| parts.fold(String::new(), |path, part| path + "/" + part))
 }
 
 fn cat(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
     if arguments.is_empty() {
-        return Err(Halt::Unknown);
+        while let Some(line) = shell.read_line()? {
+            shell.step()?;
+            shell.print(&line);
+        }
+        return Ok(0);
     }
     let mut status = 0;
     for path in arguments {
@@ -339,7 +344,7 @@ fn ls(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
         Some(Entry::Directory) => {}
         None => return Ok(invalid(shell, &format!("ls: {path}: No such file or directory"))),
     }
-    let directory = normalized(path)?;
+    let directory = normalized(path).ok_or(Halt::Unknown)?;
     // Beside a mount there is what the image has.
     if !shell.environment.knows(&directory) {
         return Err(Halt::Unknown);

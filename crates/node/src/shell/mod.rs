@@ -2,7 +2,7 @@
 //!
 //! A simulated container has no image, but what `echo`, `sleep`, `cat` of a mounted ConfigMap or a small `sh -c` script do is
 //! known without one. In the order a script walks: `parse` (text to [`Script`]), `expand` (words, variables, arithmetic), `run`
-//! (lists, loops and conditions on virtual time), `builtin` (the commands that are known).
+//! (lists, loops and conditions on virtual time), `builtin` (the commands that are known). `exec` is a command that a client runs.
 //!
 //! The first command that is not known ends the simulation at that point: [`Outcome::Unknown`]. What was printed until then stays
 //! printed, and the container goes on as one that nothing is known of.
@@ -10,6 +10,7 @@
 //! Invariant: pure. Time is a number that `sleep` adds to, and every evaluation is bounded in steps, lines and virtual time.
 
 mod builtin;
+mod exec;
 mod expand;
 mod parse;
 mod run;
@@ -19,6 +20,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+pub use exec::{Descriptor, Input, Program, State, Typed};
 pub use parse::Script;
 
 use crate::moment::Moment;
@@ -95,7 +97,7 @@ impl Limits {
 pub fn parse(words: &[String]) -> Option<Script> {
     let program = words.first()?.rsplit('/').next()?;
     match (program, words.get(1).map(String::as_str)) {
-        ("sh" | "ash" | "bash" | "dash", Some(option)) if is_command_option(option) => {
+        (program, Some(option)) if is_shell(program) && is_command_option(option) => {
             let (text, parameters) = words.get(2..)?.split_first()?;
             let script = Script::parse(text, parameters).ok()?;
             Some(Script { exits_on_error: option.contains('e'), ..script })
@@ -111,6 +113,11 @@ pub fn may_read_files(words: &[String]) -> bool {
     let is_of_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let mut parts = words.iter().flat_map(|word| word.split(|c| !is_of_word(c)));
     parts.any(|part| readers.contains(&part))
+}
+
+/// Whether a program is a shell.
+fn is_shell(program: &str) -> bool {
+    matches!(program.rsplit('/').next(), Some("sh" | "ash" | "bash" | "dash"))
 }
 
 /// `-c`, alone or with options that change nothing that can be seen.

@@ -20,7 +20,7 @@ pub struct Script {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Node {
     /// Assignments and words, with what becomes of the output.
-    Command { assignments: Vec<(String, Word)>, words: Vec<Word>, output: Output },
+    Command { assignments: Vec<(String, Word)>, words: Vec<Word>, output: Output, errors: Errors },
     /// One after the other.
     Sequence(Vec<Node>),
     /// `a && b`
@@ -45,10 +45,24 @@ pub(super) enum Output {
     /// To the log.
     #[default]
     Log,
+    /// To stderr.
+    Errors,
     /// To `/dev/null`.
     Discarded,
     /// To a file, which the simulation does not keep.
     File,
+}
+
+/// Where a command's errors go.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Errors {
+    /// To stderr.
+    #[default]
+    Own,
+    /// To where the output goes.
+    Output,
+    /// To `/dev/null`.
+    Discarded,
 }
 
 /// A word before it is expanded.
@@ -99,6 +113,13 @@ pub(super) enum Operator {
 #[error("{0} is not understood")]
 pub struct ParseError(String);
 
+impl ParseError {
+    /// Whether more text might make a script of it.
+    pub(super) fn is_incomplete(&self) -> bool {
+        self.0 == "None" || self.0.starts_with("an open ")
+    }
+}
+
 type Parsed<T> = Result<T, ParseError>;
 
 impl Script {
@@ -109,6 +130,7 @@ impl Script {
             assignments: vec![],
             words: words.iter().map(word).collect(),
             output: Output::Log,
+            errors: Errors::Own,
         };
         Script { body, parameters: vec![], exits_on_error: false }
     }
@@ -132,9 +154,19 @@ enum Token {
     /// `;`, `&&`, `||`, `(`, `)`, `;;`, and `\n`.
     Operator(&'static str),
     Redirect {
-        to_null: bool,
-        to_log: bool,
+        /// Whether it is that of stderr.
+        of_errors: bool,
+        to: Destination,
     },
+}
+
+/// What output is redirected to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Destination {
+    Null,
+    Stdout,
+    Stderr,
+    File,
 }
 
 struct Lexer {
@@ -166,10 +198,10 @@ impl Lexer {
                     tokens.push(Token::Operator(operator));
                 }
                 '<' => return Err(ParseError("an input redirection".into())),
-                '>' => tokens.push(self.redirect()?),
+                '>' => tokens.push(self.redirect(false)?),
                 '1' | '2' if self.is_redirect() => {
-                    self.rest.next();
-                    tokens.push(self.redirect()?);
+                    let of_errors = self.rest.next() == Some('2');
+                    tokens.push(self.redirect(of_errors)?);
                 }
                 _ => tokens.push(Token::Word(self.word()?)),
             }
@@ -199,20 +231,29 @@ impl Lexer {
         ahead.next() == Some('>')
     }
 
-    fn redirect(&mut self) -> Parsed<Token> {
+    fn redirect(&mut self, of_errors: bool) -> Parsed<Token> {
         self.rest.next();
         self.rest.next_if_eq(&'>');
         if self.rest.next_if_eq(&'&').is_some() {
-            let digit = self.rest.next_if(|c| "12".contains(*c));
-            return digit
-                .map(|_| Token::Redirect { to_null: false, to_log: true })
-                .ok_or_else(|| ParseError(">&".into()));
+            let to = match self.rest.next_if(|c| "12".contains(*c)) {
+                Some('1') => Destination::Stdout,
+                Some(_) => Destination::Stderr,
+                None => return Err(ParseError(">&".into())),
+            };
+            return Ok(Token::Redirect { of_errors, to });
         }
         while self.rest.next_if(|c| matches!(c, ' ' | '\t')).is_some() {}
         let target = self.word()?;
-        let is = |names: &[&str]| matches!(target.0.as_slice(), [Part::Text { text, .. }] if names.contains(&text.as_str()));
-        let to_log = is(&["/dev/stdout", "/dev/stderr", "/proc/1/fd/1", "/proc/self/fd/1"]);
-        Ok(Token::Redirect { to_null: is(&["/dev/null"]), to_log })
+        let to = match target.0.as_slice() {
+            [Part::Text { text, .. }] => match text.as_str() {
+                "/dev/null" => Destination::Null,
+                "/dev/stdout" | "/proc/1/fd/1" | "/proc/self/fd/1" => Destination::Stdout,
+                "/dev/stderr" => Destination::Stderr,
+                _ => Destination::File,
+            },
+            _ => Destination::File,
+        };
+        Ok(Token::Redirect { of_errors, to })
     }
 
     fn word(&mut self) -> Parsed<Word> {
@@ -554,16 +595,22 @@ impl Parser {
     }
 
     fn simple(&mut self) -> Parsed<Node> {
-        let (mut assignments, mut words, mut output) = (Vec::new(), Vec::<Word>::new(), Output::Log);
+        let (mut assignments, mut words) = (Vec::new(), Vec::<Word>::new());
+        let (mut output, mut errors) = (Output::Log, Errors::Own);
         loop {
             match self.tokens.peek() {
                 Some(Token::Word(word)) => match word.assignment().filter(|_| words.is_empty()) {
                     Some(assignment) => assignments.push(assignment),
                     None => words.push(word.clone()),
                 },
-                Some(Token::Redirect { to_null: true, .. }) => output = Output::Discarded,
-                Some(Token::Redirect { to_log: true, .. }) => {}
-                Some(Token::Redirect { .. }) => output = Output::File,
+                Some(Token::Redirect { of_errors, to }) => match (of_errors, to) {
+                    (_, Destination::File) => output = Output::File,
+                    (false, Destination::Null) => output = Output::Discarded,
+                    (false, Destination::Stderr) => output = Output::Errors,
+                    (true, Destination::Null) => errors = Errors::Discarded,
+                    (true, Destination::Stdout) => errors = Errors::Output,
+                    (false, Destination::Stdout) | (true, Destination::Stderr) => {}
+                },
                 // A function.
                 Some(Token::Operator("(")) => return Err(ParseError("(".into())),
                 _ => break,
@@ -573,7 +620,7 @@ impl Parser {
         if assignments.is_empty() && words.is_empty() {
             return Err(ParseError(format!("{:?}", self.tokens.peek())));
         }
-        Ok(Node::Command { assignments, words, output })
+        Ok(Node::Command { assignments, words, output, errors })
     }
 
     /// Takes the next token if it is one of these operators.
@@ -594,6 +641,11 @@ impl Parser {
     }
 
     fn expect(&mut self, keyword: &'static str) -> Parsed<()> {
-        self.keyword(&[keyword]).map(|_| ()).ok_or_else(|| ParseError(format!("a script without {keyword}")))
+        let is_end = self.tokens.peek().is_none();
+        let missing = || match is_end {
+            true => ParseError(format!("an open command without {keyword}")),
+            false => ParseError(format!("a script without {keyword}")),
+        };
+        self.keyword(&[keyword]).map(|_| ()).ok_or_else(missing)
     }
 }

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use super::parse::{Node, Output, Word};
+use super::exec::{Client, Descriptor};
+use super::parse::{Errors, Node, Output, Word};
 use super::{Environment, Limits, Outcome, Script, Transcript, builtin};
 
 /// Why a script does not go on.
@@ -19,6 +20,8 @@ pub(super) enum Halt {
     Unknown,
     /// A limit was reached: it still runs.
     Limit,
+    /// Its client interrupted it.
+    Interrupt,
 }
 
 pub(super) type Step<T> = Result<T, Halt>;
@@ -42,28 +45,22 @@ pub(super) struct Shell<'a> {
     /// Output of a substitution goes here instead.
     captured: Option<String>,
     discards: bool,
+    /// Where errors of the present command go.
+    errors: Errors,
+    /// Whether the present command prints to stderr.
+    prints_errors: bool,
+    /// The client that executes the command; none for a container's own process.
+    pub client: Option<Client<'a>>,
 }
 
 pub(super) fn run(script: &Script, environment: &Environment, limits: Limits) -> Transcript {
-    let mut shell = Shell {
-        environment,
-        variables: environment.variables.clone(),
-        exported: environment.variables.keys().cloned().collect(),
-        parameters: &script.parameters,
-        status: 0,
-        exits_on_error: script.exits_on_error,
-        clock: Duration::ZERO,
-        limits,
-        steps: 0,
-        lines: VecDeque::new(),
-        line: String::new(),
-        captured: None,
-        discards: false,
-    };
+    let mut shell = Shell::new(environment, &script.parameters, limits);
+    shell.exits_on_error = script.exits_on_error;
     let end = shell.node(&script.body, false);
     let after = shell.clock;
     let outcome = match end {
         Ok(code) | Err(Halt::Exit(code)) => Outcome::Exited { after, code },
+        Err(Halt::Interrupt) => Outcome::Exited { after, code: 130 },
         Err(Halt::Break(_) | Halt::Continue(_)) => Outcome::Exited { after, code: shell.status },
         Err(Halt::Unknown) => Outcome::Unknown { after },
         Err(Halt::Limit) => Outcome::Running,
@@ -74,12 +71,37 @@ pub(super) fn run(script: &Script, environment: &Environment, limits: Limits) ->
     Transcript { lines: shell.lines.into(), outcome }
 }
 
+impl<'a> Shell<'a> {
+    pub fn new(environment: &'a Environment, parameters: &'a [String], limits: Limits) -> Shell<'a> {
+        Shell {
+            environment,
+            variables: environment.variables.clone(),
+            exported: environment.variables.keys().cloned().collect(),
+            parameters,
+            status: 0,
+            exits_on_error: false,
+            clock: Duration::ZERO,
+            limits,
+            steps: 0,
+            lines: VecDeque::new(),
+            line: String::new(),
+            captured: None,
+            discards: false,
+            errors: Errors::default(),
+            prints_errors: false,
+            client: None,
+        }
+    }
+}
+
 impl Shell<'_> {
     /// Runs a part of the script; its exit code. `is_tested` says that a failure is looked at, so that it ends nothing.
-    fn node(&mut self, node: &Node, is_tested: bool) -> Step<i64> {
+    pub fn node(&mut self, node: &Node, is_tested: bool) -> Step<i64> {
         self.step()?;
         let status = match node {
-            Node::Command { assignments, words, output } => self.command(assignments, words, *output)?,
+            Node::Command { assignments, words, output, errors } => {
+                self.command(assignments, words, *output, *errors)?
+            }
             Node::Sequence(nodes) => {
                 let mut status = 0;
                 for node in nodes {
@@ -118,7 +140,13 @@ impl Shell<'_> {
         status
     }
 
-    fn command(&mut self, assignments: &[(String, Word)], words: &[Word], output: Output) -> Step<i64> {
+    fn command(
+        &mut self,
+        assignments: &[(String, Word)],
+        words: &[Word],
+        output: Output,
+        errors: Errors,
+    ) -> Step<i64> {
         let words = self.fields(words)?;
         let mut values = Vec::new();
         for (name, word) in assignments {
@@ -134,17 +162,40 @@ impl Shell<'_> {
             return Err(Halt::Unknown);
         }
         let before = (self.variables.clone(), self.exported.clone(), self.discards);
+        let redirected = (self.errors, self.prints_errors);
         if !values.is_empty() {
             self.exported.extend(values.iter().map(|(name, _)| name.clone()));
             self.variables.extend(values);
         }
         self.discards |= output == Output::Discarded;
-        let status = builtin::run(self, program, arguments);
+        self.prints_errors |= output == Output::Errors;
+        if errors != Errors::Own {
+            self.errors = errors;
+        }
+        let status = match builtin::run(self, program, arguments) {
+            Err(Halt::Unknown) if self.client.is_some() => Ok(self.fail(program)),
+            status => status,
+        };
         self.discards = before.2;
+        (self.errors, self.prints_errors) = redirected;
         if !assignments.is_empty() {
             (self.variables, self.exported) = (before.0, before.1);
         }
         status
+    }
+
+    /// Says that a program is not there, or cannot do what it was asked; the exit code.
+    fn fail(&mut self, program: &str) -> i64 {
+        match builtin::is_known(program.rsplit('/').next().unwrap_or_default()) {
+            true => {
+                self.complain(&format!("{program}: not possible in a simulated container"));
+                1
+            }
+            false => {
+                self.complain(&format!("sh: {program}: not found"));
+                127
+            }
+        }
     }
 
     fn conditional(
@@ -224,6 +275,13 @@ impl Shell<'_> {
         if let Some(captured) = &mut self.captured {
             return captured.push_str(text);
         }
+        if let Some(client) = &mut self.client {
+            let descriptor = if self.prints_errors { Descriptor::Stderr } else { Descriptor::Stdout };
+            if client.print(descriptor, text) {
+                self.steps = self.limits.steps;
+            }
+            return;
+        }
         self.line.push_str(text);
         while let Some(end) = self.line.find('\n') {
             let rest = self.line.split_off(end + 1);
@@ -235,8 +293,23 @@ impl Shell<'_> {
         }
     }
 
+    /// Prints a line to stderr, which is in the log like everything else.
+    pub fn complain(&mut self, message: &str) {
+        let line = format!("{message}\n");
+        match (self.errors, &mut self.client) {
+            (Errors::Discarded, _) => {}
+            (Errors::Own, Some(client)) => drop(client.print(Descriptor::Stderr, &line)),
+            _ => self.print(&line),
+        }
+    }
+
     /// Lets time pass.
     pub fn sleep(&mut self, time: Duration) -> Step<()> {
+        let (from, to) = (self.clock, self.clock.saturating_add(time));
+        if let Some(at) = self.client.as_mut().and_then(|client| client.interrupts(from, to)) {
+            self.clock = at;
+            return Err(Halt::Interrupt);
+        }
         self.clock = self.clock.saturating_add(time);
         if self.clock > self.limits.until { Err(Halt::Limit) } else { Ok(()) }
     }

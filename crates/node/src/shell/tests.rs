@@ -140,6 +140,7 @@ fn the_first_unknown_command_ends_the_simulation() {
     check("echo starting; sleep 1; nginx -g 'daemon off;'", &[(0, "starting")], unknown(1));
     check("echo to a file > /tmp/x; echo more", &[], unknown(0));
     check("echo hidden > /dev/null 2>&1; echo shown >&2", &[(0, "shown")], exits(0, 0));
+    check("echo shown 2>/dev/null; cat /etc/config/none 2>/dev/null", &[(0, "shown")], exits(0, 1));
     for script in [
         "ls | wc -l",
         "sleep 1 & wait",
@@ -180,4 +181,87 @@ fn no_text_makes_the_parser_fail_or_run_away() {
                 .run(&Environment::default(), Limits { until: Duration::from_secs(1), steps: 500, lines: 5 });
         }
     }
+}
+
+/// What a client sees of a command: its output as `1 text` and `2 text`, and how it is after a hundred seconds.
+#[track_caller]
+fn check_exec(words: &[&str], tty: bool, typed: &[(u64, &str)], output: &[&str], state: State) {
+    let words: Vec<String> = words.iter().map(|word| word.to_string()).collect();
+    let environment = Environment {
+        variables: [("HOSTNAME".to_owned(), "web-0".to_owned())].into(),
+        files: [("/etc/config/key".to_owned(), "value\n".to_owned())].into(),
+        mounts: vec!["/etc/config".into()],
+        started: Moment::from_secs(1_600_000_000),
+    };
+    let input = typed.iter().map(|(at, text)| {
+        let typed = match *text {
+            "^C" => Typed::Interrupt,
+            "^D" => Typed::End,
+            text => Typed::Data(text.as_bytes().to_vec()),
+        };
+        (Duration::from_secs(*at), typed)
+    });
+    let program = Program::parse(&words).expect("a known program");
+    let progress = program.run(&environment, &input.collect(), tty, Duration::from_secs(100));
+    let found: Vec<String> = progress
+        .output
+        .iter()
+        .map(|(descriptor, text)| {
+            format!("{} {text}", if *descriptor == Descriptor::Stdout { "1" } else { "2" })
+        })
+        .collect();
+    assert_eq!(
+        (found.iter().map(String::as_str).collect::<Vec<_>>(), progress.state),
+        (output.to_vec(), state)
+    );
+}
+
+#[test]
+fn a_command_of_a_client_has_two_outputs_and_an_exit_code() {
+    let none: &[(u64, &str)] = &[];
+    check_exec(&["echo", "hi"], false, none, &["1 hi", "1 \n"], State::Exited(0));
+    check_exec(&["sh", "-c", "echo a >&2; exit 3"], false, none, &["2 a", "2 \n"], State::Exited(3));
+    check_exec(
+        &["sh", "-c", "nginx; cat /none; cat /etc/config/key"],
+        false,
+        none,
+        &["2 sh: nginx: not found\n", "2 cat: can't open '/none': No such file or directory\n", "1 value\n"],
+        State::Exited(0),
+    );
+    check_exec(&["sh", "-c", "nginx"], false, none, &["2 sh: nginx: not found\n"], State::Exited(127));
+    check_exec(
+        &["sh", "-c", "nginx 2>/dev/null; nginx 2>&1; test -e /x || echo no"],
+        false,
+        none,
+        &["1 sh: nginx: not found\n", "1 no", "1 \n"],
+        State::Exited(0),
+    );
+    check_exec(&["sleep", "1000"], false, none, &[], State::Sleeping(Duration::from_secs(1_000)));
+    check_exec(&["sh", "-c", "while :; do :; done"], false, none, &[], State::Exhausted);
+    let pipe = "2 sh: syntax error: a pipe is not understood\n";
+    check_exec(&["sh", "-c", "ls | wc"], false, none, &[pipe], State::Exited(2));
+    let file = "2 sh: can't open 'run.sh': No such file or directory\n";
+    check_exec(&["bash", "run.sh"], false, none, &[file], State::Exited(2));
+    assert_eq!(Program::parse(&["nginx".into()]), None);
+}
+
+#[test]
+fn a_shell_reads_commands_until_the_end() {
+    let typed = [(0, "X=1; ech"), (1, "o $X\nfor i in a b; do\n"), (2, "echo $i\ndone\nfalse\n"), (3, "^D")];
+    let printed = ["1 1", "1 \n", "1 a", "1 \n", "1 b", "1 \n"];
+    check_exec(&["sh"], false, &typed, &printed, State::Exited(1));
+    check_exec(&["sh"], false, &typed[..1], &[], State::Reading);
+    check_exec(&["sh"], false, &[(0, "exit 4\necho never\n")], &[], State::Exited(4));
+    let broken = ["2 sh: syntax error: unexpected end of file\n"];
+    check_exec(&["sh"], false, &[(0, "if true\n"), (0, "^D")], &broken, State::Exited(2));
+    check_exec(&["cat"], false, &[(0, "a\nb"), (5, "c"), (6, "^D")], &["1 a\n", "1 bc"], State::Exited(0));
+}
+
+#[test]
+fn a_terminal_has_prompts_and_control_c_interrupts_a_command() {
+    let typed = [(1, "sleep 50\n"), (5, "^C"), (6, "echo $?\n"), (7, "^C"), (8, "exit\n")];
+    let printed = ["2 # ", "2 # ", "1 130", "1 \n", "2 # ", "2 # "];
+    check_exec(&["sh"], true, &typed, &printed, State::Exited(130));
+    check_exec(&["sleep", "50"], true, &[(5, "^C")], &[], State::Exited(130));
+    check_exec(&["sh"], true, &[(0, "if true\n")], &["2 # ", "2 > "], State::Reading);
 }

@@ -1,0 +1,261 @@
+//! What does a simulated pod answer over HTTP? An annotation says it, for all ports of the pod or for one.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use mizzen_object::{Value, json, yaml};
+
+use super::Connection;
+use crate::pod::spec;
+
+/// The annotation that says what a pod answers on its ports; with a dot and a number, on that port.
+pub const HTTP: &str = "mizzen.dev/http";
+
+/// How much a connection holds in each direction.
+const BUFFER: usize = 64 * 1024;
+/// How long a client may take to send the head of a request.
+const HEAD: Duration = Duration::from_secs(60);
+
+/// What a pod answers.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Site {
+    common: Option<Pages>,
+    ports: BTreeMap<u16, Pages>,
+}
+
+/// Pages by path; a path that ends with `*` is for everything that begins with what stands before it.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Pages(Vec<(String, Page)>);
+
+/// A page.
+#[derive(Debug, Clone, PartialEq)]
+struct Page {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Site {
+    /// What a pod's annotations say; the error is for people.
+    pub fn of(pod: &Value) -> Result<Site, String> {
+        let mut site = Site::default();
+        for (name, text) in pod["metadata"]["annotations"].entries() {
+            let Some(port) = name.strip_prefix(HTTP) else { continue };
+            let pages = || Pages::parse(text.str()).map_err(|problem| format!("{name}: {problem}"));
+            match port.strip_prefix('.') {
+                None if port.is_empty() => site.common = Some(pages()?),
+                None => {}
+                Some(port) => match port.parse() {
+                    Ok(port @ 1..) => drop(site.ports.insert(port, pages()?)),
+                    _ => return Err(format!("{name}: {port:?} is not a port number")),
+                },
+            }
+        }
+        Ok(site)
+    }
+
+    /// Connects to a port. Nothing listens where the annotations say nothing, nor in a pod that does not run.
+    pub fn connect(&self, pod: &Value, port: u16) -> io::Result<Box<dyn Connection>> {
+        let pages = self.pages(pod, port).filter(|_| is_running(pod)).ok_or_else(refused)?.clone();
+        let (near, far) = tokio::io::duplex(BUFFER);
+        tokio::spawn(async move {
+            let service = service_fn(|request: Request<Incoming>| {
+                let response = pages.response(request.uri().path());
+                async move {
+                    // A body is read, so that the next request of the connection can be.
+                    let mut body = request.into_body();
+                    while let Some(Ok(_)) = body.frame().await {}
+                    Ok::<_, Infallible>(response)
+                }
+            });
+            let mut builder = http1::Builder::new();
+            builder.timer(TokioTimer::new()).header_read_timeout(HEAD).half_close(true);
+            let _ = builder.serve_connection(TokioIo::new(far), service).await;
+        });
+        Ok(Box::new(near))
+    }
+
+    fn pages(&self, pod: &Value, port: u16) -> Option<&Pages> {
+        let own = self.ports.get(&port);
+        own.or_else(|| self.common.as_ref().filter(|_| has_port(pod, port)))
+    }
+}
+
+fn refused() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionRefused, "connect: connection refused")
+}
+
+/// Whether a container has a port. A pod that names none may have any.
+fn has_port(pod: &Value, port: u16) -> bool {
+    let mut ports = spec::containers(pod).flat_map(|(_, container)| container["ports"].list()).peekable();
+    ports.peek().is_none() || ports.any(|known| known["containerPort"].int() == i64::from(port))
+}
+
+fn is_running(pod: &Value) -> bool {
+    let lists = ["containerStatuses", "initContainerStatuses"];
+    let mut statuses = lists.iter().flat_map(|list| pod["status"][*list].list());
+    statuses.any(|status| !status["state"]["running"].is_null())
+}
+
+impl Pages {
+    /// A text is the body of every page. What begins with a slash or a brace is YAML or JSON: pages by path.
+    fn parse(text: &str) -> Result<Pages, String> {
+        if !text.trim_start().starts_with(['/', '{']) {
+            return Ok(Pages(vec![("*".into(), Page::of_text(text))]));
+        }
+        let read = yaml::to_json(text.as_bytes()).map_err(|error| error.to_string())?;
+        let pages = json::parse(&read).map_err(|error| error.to_string())?;
+        let mut parsed = Vec::new();
+        for (path, page) in pages.entries() {
+            if !path.starts_with('/') {
+                return Err(format!("the path {path:?} does not begin with a slash"));
+            }
+            parsed
+                .push((path.to_owned(), Page::parse(page).map_err(|problem| format!("{path}: {problem}"))?));
+        }
+        Ok(Pages(parsed))
+    }
+
+    fn response(&self, path: &str) -> Response<Full<Bytes>> {
+        let exact = self.0.iter().find(|(known, _)| known == path);
+        // The longest beginning wins.
+        let begins = |known: &str| known.strip_suffix('*').is_some_and(|begin| path.starts_with(begin));
+        let wide = || self.0.iter().filter(|(known, _)| begins(known)).max_by_key(|(known, _)| known.len());
+        let page = exact.or_else(wide).map(|(_, page)| page.clone());
+        let page = page.unwrap_or_else(|| Page {
+            status: StatusCode::NOT_FOUND,
+            ..Page::of_text("404 page not found\n")
+        });
+        let mut response = Response::new(Full::new(page.body));
+        *response.status_mut() = page.status;
+        *response.headers_mut() = page.headers;
+        response
+    }
+}
+
+impl Page {
+    fn of_text(text: &str) -> Page {
+        let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+        let headers = [(CONTENT_TYPE, plain)].into_iter().collect();
+        Page { status: StatusCode::OK, headers, body: Bytes::from(text.to_owned()) }
+    }
+
+    /// A text is the body; an object has `status`, `headers` and `body`.
+    fn parse(value: &Value) -> Result<Page, String> {
+        if let Some(text) = value.as_str() {
+            return Ok(Page::of_text(text));
+        }
+        if !matches!(value, Value::Map(_)) {
+            return Err("a page is a text, or has a status, headers and a body".into());
+        }
+        let mut page = Page::of_text(value["body"].str());
+        for (field, part) in value.entries() {
+            match (field, part) {
+                ("body", Value::String(_)) => {}
+                ("status", Value::Int(code)) => {
+                    let status = u16::try_from(*code).ok().filter(|code| (200..600).contains(code));
+                    let status = status.and_then(|code| StatusCode::from_u16(code).ok());
+                    page.status = status.ok_or_else(|| format!("{code} is not a status"))?;
+                }
+                ("headers", Value::Map(_)) => {
+                    for (name, text) in part.entries() {
+                        let invalid = || format!("{name:?} is not a header with a text");
+                        let name: HeaderName = name.parse().map_err(|_| invalid())?;
+                        let text = HeaderValue::from_str(text.as_str().ok_or_else(invalid)?);
+                        page.headers.insert(name, text.map_err(|_| invalid())?);
+                    }
+                }
+                _ => return Err(format!("the field {field:?} is unknown or of the wrong type")),
+            }
+        }
+        Ok(page)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mizzen_object::value;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    fn pod(annotations: Value) -> Value {
+        value!({
+            "metadata": { "name": "web", "annotations": (annotations) },
+            "spec": { "containers": [{ "name": "web", "ports": [{ "containerPort": 80 }] }] },
+            "status": { "containerStatuses": [{ "name": "web", "state": { "running": {} } }] }
+        })
+    }
+
+    fn found(pages: &str, path: &str) -> (u16, String) {
+        let page = Pages::parse(pages).unwrap().response(path);
+        (page.status().as_u16(), format!("{:?}", page.headers().get(CONTENT_TYPE).unwrap()))
+    }
+
+    #[test]
+    fn a_text_is_every_page_and_an_object_has_pages_by_path() {
+        assert_eq!(found("hello", "/any").0, 200);
+        let pages =
+            "/: hello\n/a/*: {status: 503}\n/a/b: {headers: {Content-Type: x/y}, body: '{}'}\n/a/c/*: more";
+        for (path, status) in
+            [("/", 200), ("/x", 404), ("/a/", 503), ("/a/b", 200), ("/a/c/d", 200), ("/a", 404)]
+        {
+            assert_eq!(found(pages, path).0, status, "{path}");
+        }
+        assert_eq!(found(pages, "/a/b").1, "\"x/y\"");
+        assert_eq!(found("{\"/\": {\"status\": 404}}", "/").0, 404);
+    }
+
+    #[test]
+    fn an_annotation_that_cannot_be_read_says_what_is_wrong() {
+        let problem = |name: &str, text: &str| {
+            let mut annotations = Value::object();
+            annotations.set(name, text);
+            Site::of(&pod(annotations)).unwrap_err()
+        };
+        assert_eq!(problem("mizzen.dev/http.web", "x"), "mizzen.dev/http.web: \"web\" is not a port number");
+        assert_eq!(problem("mizzen.dev/http.0", "x"), "mizzen.dev/http.0: \"0\" is not a port number");
+        assert_eq!(problem(HTTP, "/: {status: 99}"), "mizzen.dev/http: /: 99 is not a status");
+        assert_eq!(
+            problem(HTTP, "/: 5"),
+            "mizzen.dev/http: /: a page is a text, or has a status, headers and a body"
+        );
+        assert_eq!(problem(HTTP, "{a: b}"), "mizzen.dev/http: the path \"a\" does not begin with a slash");
+        assert_eq!(
+            problem(HTTP, "/: {code: 200}"),
+            "mizzen.dev/http: /: the field \"code\" is unknown or of the wrong type"
+        );
+        assert!(problem(HTTP, "/: {").starts_with("mizzen.dev/http: "));
+    }
+
+    #[tokio::test]
+    async fn a_port_answers_requests_one_after_the_other() {
+        let pod = pod(value!({ "mizzen.dev/http": "hello", "mizzen.dev/http.9090": "metrics" }));
+        let site = Site::of(&pod).unwrap();
+        let mut connection = site.connect(&pod, 80).unwrap();
+        let requests = "POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbodyHEAD / HTTP/1.1\r\nHost: x\r\n\r\n\
+                        GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        connection.write_all(requests.as_bytes()).await.unwrap();
+        let mut answers = String::new();
+        connection.read_to_string(&mut answers).await.unwrap();
+        assert_eq!(answers.matches("HTTP/1.1 200 OK\r\n").count(), 3, "{answers}");
+        assert_eq!(answers.matches("hello").count(), 2, "HEAD has no body: {answers}");
+        assert!(site.connect(&pod, 9090).is_ok(), "a port of its own need not be declared");
+        let refused = site.connect(&pod, 81).err().unwrap();
+        assert_eq!(refused.to_string(), "connect: connection refused");
+        assert!(Site::default().connect(&pod, 80).is_err());
+        let mut waiting = pod.clone();
+        waiting.set("status", Value::object());
+        assert!(site.connect(&waiting, 80).is_err(), "a pod that does not run");
+    }
+}
