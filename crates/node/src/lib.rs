@@ -13,6 +13,7 @@
 //! | `admit` | Does a pod fit on its node? |
 //! | `agent` | What becomes of the pods of all nodes? |
 //! | `logs` | What did containers write? |
+//! | `streaming` | How do clients stream to and from a container? |
 //! | `nodes` | How does the API hear of nodes, and that they live? |
 //!
 //! Invariant: nothing here reads the wall clock or draws a number; [`Options`] has the seam.
@@ -32,6 +33,7 @@ mod services;
 mod settings;
 mod shell;
 mod status;
+mod streaming;
 mod timeline;
 
 use std::hash::BuildHasher as _;

@@ -59,7 +59,6 @@ impl Handle {
 
     /// What a command sees that starts now in a running container: the variables that the container started with, and the
     /// files of its volumes, whose ConfigMaps and Secrets are read for that. None if the container does not run.
-    #[allow(dead_code)] // Commands that a client runs ask for it.
     pub async fn environment(&self, key: &Key, container: &str) -> Option<Environment> {
         let view = self.pod(key).await?;
         let (pod, container) = (&*view.pod, spec::container(&view.pod, container));

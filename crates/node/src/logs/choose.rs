@@ -34,6 +34,11 @@ enum Since {
 pub struct Refusal(pub u16, pub String);
 
 impl Wanted {
+    /// What is written from now on.
+    pub fn new_lines() -> Wanted {
+        Wanted { follow: true, tail: Some(0), ..Wanted::default() }
+    }
+
     /// What a query asks for.
     pub fn parse(query: &str) -> Result<Wanted, Refusal> {
         let mut wanted = Wanted::default();

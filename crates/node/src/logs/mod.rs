@@ -4,5 +4,6 @@ mod choose;
 mod serve;
 mod trust;
 
-pub use serve::serve;
+pub use choose::{Life, Refusal};
+pub use serve::{Body, Reader, Teller, serve, text};
 pub use trust::{ServeError, Serving, client_authority, is_loopback_v4};

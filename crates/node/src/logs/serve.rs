@@ -27,6 +27,7 @@ use crate::moment::Moment;
 use crate::pod::spec;
 use crate::runtime::ContainerLife;
 use crate::settings::Settings;
+use crate::streaming::{SessionStarter, Sessions, is_stream};
 
 /// How many connections there may be.
 const MOST_CONNECTIONS: usize = 1000;
@@ -37,19 +38,23 @@ const FOLLOW: Duration = Duration::from_millis(100);
 /// How long to wait after a connection could not be taken.
 const PAUSE: Duration = Duration::from_millis(100);
 
-type Body = BoxBody<Bytes, Infallible>;
+/// The body of an answer.
+pub type Body = BoxBody<Bytes, Infallible>;
 
 /// What is needed to tell of a pod.
 #[derive(Clone)]
-struct Teller {
-    settings: Arc<Settings>,
-    agent: Handle,
+pub struct Teller {
+    pub settings: Arc<Settings>,
+    pub agent: Handle,
+    /// Where connections go that are upgraded.
+    pub sessions: SessionStarter,
 }
 
 /// Tells what containers wrote until the future is dropped.
 pub async fn serve(serving: Serving, settings: Arc<Settings>, agent: Handle) {
     let (acceptor, room) = (TlsAcceptor::from(serving.tls), Arc::new(Semaphore::new(MOST_CONNECTIONS)));
-    let teller = Teller { settings, agent };
+    let sessions = Sessions::default();
+    let teller = Teller { settings, agent, sessions: sessions.starter() };
     let mut connections = tokio::task::JoinSet::new();
     loop {
         let Ok(place) = room.clone().acquire_owned().await else { return };
@@ -74,11 +79,15 @@ async fn converse(stream: TcpStream, acceptor: TlsAcceptor, teller: Teller) {
     let Ok(Ok(stream)) = timeout(HANDSHAKE, acceptor.accept(stream)).await else { return };
     let peer = Peer::of(stream.get_ref().1.peer_certificates());
     let (teller, peer) = (&teller, &peer);
-    let service =
-        service_fn(|request| async move { Ok::<_, Infallible>(teller.answer(peer, request).await) });
+    let service = service_fn(|request: Request<Incoming>| async move {
+        Ok::<_, Infallible>(match *peer == Peer::Trusted && is_stream(request.uri().path()) {
+            true => teller.stream(request).await,
+            false => teller.answer(peer, request).await,
+        })
+    });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HANDSHAKE);
-    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+    let _ = builder.serve_connection(TokioIo::new(stream), service).with_upgrades().await;
 }
 
 impl Teller {
@@ -120,10 +129,21 @@ impl Teller {
         let reader = Reader { teller: self.clone(), key, container: container.into(), life, printer };
         Ok(reader.into_answer(follow, &view))
     }
+
+    /// What a container writes from now on, in the life that it is in.
+    pub async fn follow(&self, key: &Key, container: &str, life: Life) -> Reader {
+        let printer = Printer::new(Wanted::new_lines(), self.settings.now());
+        let mut reader =
+            Reader { teller: self.clone(), key: key.clone(), container: container.into(), life, printer };
+        if let Some(view) = self.agent.pod(key).await {
+            reader.read(&view);
+        }
+        reader
+    }
 }
 
 /// Somebody who reads what a container writes.
-struct Reader {
+pub struct Reader {
     teller: Teller,
     key: Key,
     container: String,
@@ -170,7 +190,7 @@ impl Reader {
     }
 
     /// Waits for something new; none once the container has ended.
-    async fn next(&mut self) -> Option<Bytes> {
+    pub async fn next(&mut self) -> Option<Bytes> {
         while self.life.until.is_none() && !self.printer.is_full() {
             sleep(FOLLOW).await;
             let view = self.teller.agent.pod(&self.key).await?;
@@ -193,7 +213,8 @@ fn whole_second(now: Moment) -> Moment {
     now + Duration::from_nanos(u64::from(999_999_999 - now.wall().subsec_nanos()))
 }
 
-fn text(code: u16, text: impl Into<Bytes>) -> Response<Body> {
+/// An answer of plain text.
+pub fn text(code: u16, text: impl Into<Bytes>) -> Response<Body> {
     answer(code, Full::new(text.into()).boxed())
 }
 

@@ -189,7 +189,7 @@ fn check_exec(words: &[&str], tty: bool, typed: &[(u64, &str)], output: &[&str],
     let words: Vec<String> = words.iter().map(|word| word.to_string()).collect();
     let environment = Environment {
         variables: [("HOSTNAME".to_owned(), "web-0".to_owned())].into(),
-        files: [("/etc/config/key".to_owned(), "value\n".to_owned())].into(),
+        files: vec![(Moment::default(), files("value\n"))],
         mounts: vec!["/etc/config".into()],
         started: Moment::from_secs(1_600_000_000),
     };

@@ -21,17 +21,17 @@ use crate::cluster::{Cluster, show};
 const WEB: &str = "containers: [{name: web, image: web}]";
 
 /// An authority that signs client certificates.
-struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
-    fn new() -> Authority {
+    pub fn new() -> Authority {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, "authority");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    fn sign(&self, name: &str) -> Identity {
+    pub fn sign(&self, name: &str) -> Identity {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
         let key = KeyPair::generate().unwrap();
@@ -41,7 +41,7 @@ impl Authority {
 }
 
 /// A cluster whose server shows `identity` to nodes that trust `authority`.
-async fn cluster(authority: &Authority, identity: Option<Identity>) -> Cluster {
+pub async fn cluster(authority: &Authority, identity: Option<Identity>) -> Cluster {
     cluster_with(authority, identity, |_, _| {}).await
 }
 
@@ -98,7 +98,7 @@ fn watch_without(server: &Server, text: &'static str) -> Client {
 }
 
 /// Waits until a pod is as `wanted`.
-async fn until(cluster: &Cluster, name: &str, wanted: &str) {
+pub async fn until(cluster: &Cluster, name: &str, wanted: &str) {
     for _ in 0..500 {
         if show(&cluster.pod(name).await).contains(wanted) {
             return;

@@ -6,4 +6,5 @@ mod inputs;
 mod life;
 mod logs;
 mod registration;
+mod streaming;
 mod supply;

@@ -1,0 +1,411 @@
+//! The endpoints: `/exec`, `/attach` and `/portForward` as a kubelet has them, and `/tunnel` for the API server's proxies.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use futures_util::future::BoxFuture;
+use http::header::{
+    CONNECTION, HeaderName, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL,
+    SEC_WEBSOCKET_VERSION, UPGRADE,
+};
+use http::{HeaderMap, HeaderValue, Method, Request, Response};
+use hyper::body::Incoming;
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use mizzen_object::Value;
+use mizzen_sdk::{Key, Object};
+use tokio::task::JoinSet;
+
+use super::limits::Limits;
+use super::port_forward::{self, Pod};
+use super::query::Query;
+use super::remote_command::{self, Options, Streams};
+use super::spdy;
+use super::websocket::{self, Encoding, accept_key};
+use crate::logs::{Body, Life, Reader, Refusal, Teller, text};
+use crate::runtime::{Exec, Stdio};
+
+/// The upgraded connections that there may be.
+const MAX_SESSIONS: usize = 1_000;
+/// What a client offers, and what is chosen. Kubernetes: k8s.io/streaming, httpstream.go.
+const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("x-stream-protocol-version");
+const ACCEPTED_VERSIONS: HeaderName = HeaderName::from_static("x-accepted-stream-protocol-versions");
+/// The subprotocol of a WebSocket that carries SPDY.
+const SPDY_TUNNEL: &str = "SPDY/3.1+portforward.k8s.io";
+/// The subprotocols of a WebSocket for exec and attach, how they are encoded, and whether the end is reported as a Status.
+const COMMAND_PROTOCOLS: [(&str, Encoding, bool); 6] = [
+    ("v5.channel.k8s.io", Encoding::Binary { closes: true }, true),
+    ("v4.channel.k8s.io", Encoding::Binary { closes: false }, true),
+    ("v4.base64.channel.k8s.io", Encoding::Base64, true),
+    ("channel.k8s.io", Encoding::Binary { closes: false }, false),
+    ("base64.channel.k8s.io", Encoding::Base64, false),
+    ("", Encoding::Binary { closes: false }, false),
+];
+/// The same for port-forward, besides the tunnel.
+const FORWARD_PROTOCOLS: [(&str, Encoding); 3] = [
+    ("v4.channel.k8s.io", Encoding::Binary { closes: false }),
+    ("v4.base64.channel.k8s.io", Encoding::Base64),
+    ("", Encoding::Binary { closes: false }),
+];
+
+/// An upgraded connection.
+type Io = TokioIo<Upgraded>;
+/// What a command or an attached container does with its streams: an exit code, or why there is none.
+type Process = Box<dyn FnOnce(Stdio) -> BoxFuture<'static, Result<i64, String>> + Send>;
+/// An answer, or one that says why there is no stream.
+type Answer = Result<Response<Body>, Box<Response<Body>>>;
+
+/// Upgraded connections, which end when this is dropped.
+#[derive(Default)]
+pub struct Sessions(Arc<Mutex<JoinSet<()>>>);
+
+/// Starts sessions. It keeps none of them alive, so that a session may hold it.
+#[derive(Clone)]
+pub struct SessionStarter(Weak<Mutex<JoinSet<()>>>);
+
+impl Sessions {
+    pub fn starter(&self) -> SessionStarter {
+        SessionStarter(Arc::downgrade(&self.0))
+    }
+}
+
+impl SessionStarter {
+    fn start(&self, session: impl Future<Output = ()> + Send + 'static) -> Result<(), Refusal> {
+        let sessions = self.0.upgrade().ok_or_else(|| Refusal(503, "the node is shutting down".into()))?;
+        let mut sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        while sessions.try_join_next().is_some() {}
+        if sessions.len() >= MAX_SESSIONS {
+            return Err(Refusal(429, "maximum number of in-flight requests exceeded".into()));
+        }
+        sessions.spawn(session);
+        Ok(())
+    }
+}
+
+/// Whether a path is that of a stream.
+pub fn is_stream(path: &str) -> bool {
+    let first = path.trim_start_matches('/').split('/').next();
+    matches!(first, Some("exec" | "attach" | "portForward" | "tunnel"))
+}
+
+/// A request for a stream, and its pod.
+struct Call {
+    teller: Teller,
+    query: Query,
+    headers: HeaderMap,
+    upgrade: OnUpgrade,
+    key: Key,
+    pod: Object,
+}
+
+impl Teller {
+    /// Answers a request for a stream: with 101 and a session behind it, or with why not.
+    pub async fn stream(&self, mut request: Request<Incoming>) -> Response<Body> {
+        if !matches!(*request.method(), Method::GET | Method::POST) {
+            return text(405, "405: Method Not Allowed");
+        }
+        let upgrade = hyper::upgrade::on(&mut request);
+        let path = request.uri().path();
+        let call = async |namespace: &str, name: &str| {
+            let key = Key::new(namespace, name);
+            let missing = || refuse(Refusal(404, "pod does not exist".into()));
+            let pod = self.agent.pod(&key).await.ok_or_else(missing)?.pod;
+            let query = Query::parse(request.uri().query().unwrap_or_default());
+            Ok(Call { teller: self.clone(), query, headers: request.headers().clone(), upgrade, key, pod })
+        };
+        // Kubernetes: the UID of a pod may stand behind its name.
+        let answer = match path.split('/').skip(1).collect::<Vec<_>>().as_slice() {
+            [kind @ ("exec" | "attach"), namespace, pod, container]
+            | [kind @ ("exec" | "attach"), namespace, pod, _, container] => {
+                match call(namespace, pod).await {
+                    Ok(call) => call.remote_command(kind, container).await,
+                    Err(refused) => Err(refused),
+                }
+            }
+            ["portForward", namespace, pod] | ["portForward", namespace, pod, _] => {
+                call(namespace, pod).await.and_then(Call::port_forward)
+            }
+            ["tunnel", namespace, pod] => match call(namespace, pod).await {
+                Ok(call) => call.tunnel().await,
+                Err(refused) => Err(refused),
+            },
+            _ => return text(404, "404 page not found\n"),
+        };
+        answer.unwrap_or_else(|refused| *refused)
+    }
+}
+
+fn refuse(Refusal(code, why): Refusal) -> Box<Response<Body>> {
+    Box::new(text(code, why))
+}
+
+/// What a client wants to speak.
+enum Transport {
+    /// SPDY, with the protocol that was chosen.
+    Spdy(&'static str),
+    /// WebSocket, with the subprotocol that was chosen: its place among those that are known.
+    WebSocket(usize),
+}
+
+impl Call {
+    async fn remote_command(self, kind: &str, container: &str) -> Answer {
+        let options = Options::parse(&self.query).map_err(refuse)?;
+        let process = self.process(kind, container).await.map_err(refuse)?;
+        let names = COMMAND_PROTOCOLS.map(|(name, ..)| name);
+        let (response, transport) = self.negotiate(&remote_command::PROTOCOLS, &names)?;
+        let limits = Limits::default();
+        self.start(move |io| async move {
+            match transport {
+                Transport::Spdy(protocol) => {
+                    let work = async |opened| {
+                        let streams = Streams::accept(opened, options, protocol, limits.creation).await;
+                        if let Some(streams) = streams {
+                            streams.run(process).await;
+                        }
+                    };
+                    log(spdy::serve(io, limits, |_| Ok(()), work).await);
+                }
+                Transport::WebSocket(chosen) => {
+                    let (_, encoding, reports_status) = COMMAND_PROTOCOLS[chosen];
+                    let work = async |channels| {
+                        let streams = Streams::of_channels(channels, options, reports_status).await;
+                        streams.run(process).await;
+                    };
+                    log(websocket::serve(io, limits, encoding, remote_command::N_CHANNELS, work).await);
+                }
+            }
+        })
+        .map(|()| response)
+    }
+
+    /// What is done with the streams of an exec or attach.
+    async fn process(&self, kind: &str, container: &str) -> Result<Process, Refusal> {
+        match kind {
+            "exec" => self.exec(container).await,
+            _ => self.attach(container).await,
+        }
+    }
+
+    async fn exec(&self, container: &str) -> Result<Process, Refusal> {
+        let environment = self.teller.agent.environment(&self.key, container).await;
+        let missing = || Refusal(500, format!("container not found ({container:?})"));
+        let settings = self.teller.settings.clone();
+        let exec = Exec {
+            pod: Value::clone(&self.pod),
+            container: container.into(),
+            environment: environment.ok_or_else(missing)?,
+            command: self.query.all("command").map(String::from).collect(),
+            now: {
+                let settings = settings.clone();
+                Arc::new(move || settings.now())
+            },
+        };
+        Ok(Box::new(move |stdio| {
+            let ended = settings.runtime.exec(exec, stdio);
+            let failed = |why| format!("error executing command in container: {why}");
+            Box::pin(async move { ended.await.map_err(failed) })
+        }))
+    }
+
+    async fn attach(&self, container: &str) -> Result<Process, Refusal> {
+        let life = Life::find(&self.pod, container, false).ok().filter(|life| life.until.is_none());
+        let missing = || {
+            let pod = format!("{}_{}", self.key.name(), self.key.namespace());
+            Refusal(500, format!("container {container} not found in pod {pod}"))
+        };
+        let reader = self.teller.follow(&self.key, container, life.ok_or_else(missing)?).await;
+        Ok(Box::new(move |stdio| Box::pin(attach(reader, stdio))))
+    }
+
+    fn port_forward(self) -> Answer {
+        if self.pod["status"]["phase"].str() != "Running" {
+            let pod = format!("{}_{}", self.key.name(), self.key.namespace());
+            return Err(refuse(Refusal(500, format!("pod not found ({pod:?})"))));
+        }
+        let names = [&[SPDY_TUNNEL][..], &FORWARD_PROTOCOLS.map(|(name, _)| name)].concat();
+        let (response, transport) = self.negotiate(&[port_forward::PROTOCOL], &names)?;
+        let ports = match transport {
+            Transport::WebSocket(1..) => port_forward::ports(&self.query).map_err(refuse)?,
+            _ => Vec::new(),
+        };
+        let (pod, limits) = (Arc::new(self.forwarded()), Limits::default());
+        self.start(move |io| async move {
+            let serve =
+                async |opened| port_forward::serve_streams(opened, pod.clone(), limits.creation).await;
+            match transport {
+                Transport::Spdy(_) => log(spdy::serve(io, limits, port_forward::accepts, serve).await),
+                Transport::WebSocket(0) => {
+                    let work = async |io| log(spdy::serve(io, limits, port_forward::accepts, serve).await);
+                    log(websocket::tunnel(io, limits, work).await);
+                }
+                Transport::WebSocket(chosen) => {
+                    let (_, encoding) = FORWARD_PROTOCOLS[chosen - 1];
+                    let n_channels = u8::try_from(2 * ports.len()).expect("the number of ports is limited");
+                    let work = async |channels| {
+                        port_forward::serve_channels(channels, ports.clone(), pod.clone()).await;
+                    };
+                    log(websocket::serve(io, limits, encoding, n_channels, work).await);
+                }
+            }
+        })
+        .map(|()| response)
+    }
+
+    fn forwarded(&self) -> Pod {
+        let (settings, pod) = (self.teller.settings.clone(), Value::clone(&self.pod));
+        let sandbox = self.pod["metadata"]["uid"].str().replace('-', "");
+        Pod { sandbox, connect: Box::new(move |port| settings.runtime.connect(&pod, port)) }
+    }
+
+    /// A byte stream to a port, by which the API server reaches what listens in a pod. Not one of upstream's: there the API
+    /// server dials the pod.
+    async fn tunnel(self) -> Answer {
+        let ports = port_forward::ports(&self.query).map_err(refuse)?;
+        let is_asked = self.headers.get(UPGRADE).is_some_and(|kind| kind == "tcp");
+        if !is_asked {
+            return Err(refuse(Refusal(400, "Upgrade request required".into())));
+        }
+        let connected = (self.forwarded().connect)(ports[0]).await;
+        let mut connection = connected.map_err(|error| refuse(Refusal(502, error.to_string())))?;
+        self.start(move |mut io| async move {
+            let _ = tokio::io::copy_bidirectional(&mut io, &mut connection).await;
+        })
+        .map(|()| switching("tcp"))
+    }
+
+    /// Finds out what is spoken, and how that is answered.
+    fn negotiate(
+        &self,
+        spdy: &[&'static str],
+        websocket: &[&'static str],
+    ) -> Result<(Response<Body>, Transport), Box<Response<Body>>> {
+        let upgrade = self.header(&UPGRADE).to_ascii_lowercase();
+        if !self.header(&CONNECTION).to_ascii_lowercase().contains("upgrade") {
+            return Err(refuse(Refusal(400, "Upgrade request required".into())));
+        }
+        if upgrade == "websocket" {
+            return self.negotiate_websocket(websocket);
+        }
+        let offered = self.offered(&PROTOCOL_VERSION);
+        if offered.is_empty() {
+            let why = format!(
+                "unable to upgrade: header X-Stream-Protocol-Version does not exist in request with {} headers\n",
+                self.headers.len()
+            );
+            return Err(refuse(Refusal(400, why)));
+        }
+        let Some(chosen) = offered.iter().find_map(|offer| spdy.iter().find(|known| *known == offer)) else {
+            let why = format!(
+                "unable to upgrade: unable to negotiate protocol: client supports [{}], server accepts [{}]\n",
+                offered.join(" "),
+                spdy.join(" ")
+            );
+            let mut refused = refuse(Refusal(403, why));
+            for known in spdy {
+                refused.headers_mut().append(ACCEPTED_VERSIONS, HeaderValue::from_static(known));
+            }
+            return Err(refused);
+        };
+        if !upgrade.contains("spdy/3.1") {
+            let why = "unable to upgrade: missing upgrade headers in request\n";
+            return Err(refuse(Refusal(400, why.into())));
+        }
+        let mut response = switching("SPDY/3.1");
+        response.headers_mut().insert(PROTOCOL_VERSION, HeaderValue::from_static(chosen));
+        Ok((response, Transport::Spdy(chosen)))
+    }
+
+    fn negotiate_websocket(
+        &self,
+        known: &[&'static str],
+    ) -> Result<(Response<Body>, Transport), Box<Response<Body>>> {
+        let key = self.header(&SEC_WEBSOCKET_KEY);
+        if key.is_empty() || self.header(&SEC_WEBSOCKET_VERSION) != "13" {
+            let mut refused = refuse(Refusal(400, "websocket: version 13 and a key are required\n".into()));
+            refused.headers_mut().insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+            return Err(refused);
+        }
+        let mut offered = self.offered(&SEC_WEBSOCKET_PROTOCOL);
+        if offered.is_empty() {
+            offered.push(String::new());
+        }
+        let chosen = offered.iter().find_map(|offer| known.iter().position(|known| known == offer));
+        let Some(chosen) = chosen else {
+            let why = format!(
+                "requested protocol(s) are not supported: [{}]; supports [{}]\n",
+                offered.join(" "),
+                known.join(" ")
+            );
+            return Err(refuse(Refusal(403, why)));
+        };
+        let mut response = switching("websocket");
+        let proof = HeaderValue::from_str(&accept_key(key)).expect("base64 can stand in a header");
+        response.headers_mut().insert(SEC_WEBSOCKET_ACCEPT, proof);
+        if !known[chosen].is_empty() {
+            let protocol = HeaderValue::from_static(known[chosen]);
+            response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, protocol);
+        }
+        Ok((response, Transport::WebSocket(chosen)))
+    }
+
+    fn header(&self, name: &HeaderName) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
+    /// The protocols of all headers of a name, which may have several each.
+    fn offered(&self, name: &HeaderName) -> Vec<String> {
+        let values = self.headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+        let names = values.flat_map(|value| value.split(',')).map(str::trim);
+        names.filter(|name| !name.is_empty()).map(String::from).collect()
+    }
+
+    /// Lets a session run once the connection is upgraded.
+    fn start<F>(self, session: impl FnOnce(Io) -> F + Send + 'static) -> Result<(), Box<Response<Body>>>
+    where
+        F: Future<Output = ()> + Send,
+    {
+        let upgrade = self.upgrade;
+        let session = async move {
+            if let Ok(upgraded) = upgrade.await {
+                session(TokioIo::new(upgraded)).await;
+            }
+        };
+        self.teller.sessions.start(session).map_err(refuse)
+    }
+}
+
+/// Copies what a container writes from now on to a client; what the client sends is read and dropped.
+async fn attach(mut reader: Reader, stdio: Stdio) -> Result<i64, String> {
+    let output = async {
+        while let Some(written) = reader.next().await {
+            if let Some(stdout) = &stdio.stdout
+                && stdout.send(written).await.is_err()
+            {
+                return;
+            }
+        }
+    };
+    let input = async {
+        if let Some(mut stdin) = stdio.stdin {
+            while stdin.recv().await.is_some() {}
+        }
+        std::future::pending().await
+    };
+    tokio::select! {
+        () = output => Ok(0),
+        () = input => Ok(0),
+    }
+}
+
+fn switching(protocol: &'static str) -> Response<Body> {
+    let mut response = text(101, "");
+    response.headers_mut().remove(http::header::CONTENT_TYPE);
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    response.headers_mut().insert(UPGRADE, HeaderValue::from_static(protocol));
+    response
+}
+
+fn log<E: std::fmt::Display>(ended: Result<(), E>) {
+    if let Err(error) = ended {
+        tracing::debug!(%error, "an upgraded connection ended early");
+    }
+}

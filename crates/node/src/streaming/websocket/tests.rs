@@ -1,0 +1,162 @@
+//! A client that speaks WebSocket by hand, on paused time.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::frames::ConnectionError;
+use super::{Encoding, accept_key, serve, tunnel};
+use crate::streaming::limits::Limits;
+use crate::streaming::stream::Stream;
+
+const V5: Encoding = Encoding::Binary { closes: true };
+
+struct Client(DuplexStream);
+
+impl Client {
+    /// A masked frame.
+    async fn send(&mut self, first: u8, payload: &[u8]) {
+        let mut frame = vec![first];
+        match payload.len() {
+            length @ ..126 => frame.push(0x80 | length as u8),
+            length @ ..0x1_0000 => {
+                frame.push(0x80 | 126);
+                frame.extend((length as u16).to_be_bytes());
+            }
+            length => {
+                frame.push(0x80 | 127);
+                frame.extend((length as u64).to_be_bytes());
+            }
+        }
+        let mask = [1, 2, 3, 4];
+        frame.extend(mask);
+        frame.extend(payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+        self.0.write_all(&frame).await.unwrap();
+    }
+
+    /// The next frame: its first byte and its payload; none at the end.
+    async fn next(&mut self) -> Option<(u8, Vec<u8>)> {
+        let first = self.0.read_u8().await.ok()?;
+        let length = match self.0.read_u8().await.unwrap() {
+            126 => u64::from(self.0.read_u16().await.unwrap()),
+            127 => self.0.read_u64().await.unwrap(),
+            length => u64::from(length),
+        };
+        let mut payload = vec![0; length as usize];
+        self.0.read_exact(&mut payload).await.unwrap();
+        Some((first, payload))
+    }
+}
+
+/// Serves a client: channel 0 is sent back on channel 1, and the end of it ends everything.
+fn start(limits: Limits, encoding: Encoding) -> (Client, JoinHandle<Result<(), ConnectionError>>) {
+    let (near, far) = duplex(1 << 20);
+    let echo = |mut channels: Vec<Stream>| async move {
+        let output = channels[1].output.clone();
+        while let Some(data) = channels[0].input.recv().await {
+            let _ = output.send(data).await;
+        }
+        let _ = output.send("bye".into()).await;
+    };
+    (Client(near), tokio::spawn(serve(far, limits, encoding, 3, echo)))
+}
+
+#[test]
+fn a_key_is_answered_as_the_standard_says() {
+    assert_eq!(accept_key("dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+}
+
+#[tokio::test(start_paused = true)]
+async fn channels_carry_data_and_one_side_of_them_can_be_closed() {
+    let (mut client, served) = start(Limits::default(), V5);
+    client.send(0x82, b"\0hello").await;
+    assert_eq!(client.next().await, Some((0x82, b"\x01hello".to_vec())));
+    // A message in three frames, with a ping between them.
+    client.send(0x02, b"\0a").await;
+    client.send(0x89, b"ping").await;
+    client.send(0x00, b"b").await;
+    client.send(0x80, b"c").await;
+    assert_eq!(client.next().await, Some((0x8a, b"ping".to_vec())));
+    assert_eq!(client.next().await, Some((0x82, b"\x01abc".to_vec())));
+    client.send(0x82, b"\x09ignored").await;
+    client.send(0x82, b"").await;
+    let large = vec![0; 70_000];
+    client.send(0x82, &large).await;
+    let (_, first) = client.next().await.unwrap();
+    let (_, second) = client.next().await.unwrap();
+    assert_eq!(first.len() + second.len() - 2, large.len() - 1);
+    client.send(0x82, &[255, 0]).await;
+    assert_eq!(client.next().await, Some((0x82, b"\x01bye".to_vec())));
+    assert_eq!(client.next().await, Some((0x88, 1000_u16.to_be_bytes().to_vec())));
+    assert_eq!(client.next().await, None);
+    served.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn base64_channels_are_text() {
+    let (mut client, _served) = start(Limits::default(), Encoding::Base64);
+    client.send(0x81, b"0aGVsbG8=").await;
+    assert_eq!(client.next().await, Some((0x81, b"1aGVsbG8=".to_vec())));
+    client.send(0x81, b"0?").await;
+    assert_eq!(client.next().await, Some((0x88, 1002_u16.to_be_bytes().to_vec())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn garbage_and_oversized_messages_end_the_connection() {
+    let large = [0x82, 0xff, 0, 0, 1, 0, 0, 0, 0, 0];
+    for (bytes, status) in [
+        (&large[..], 1009_u16),
+        (b"\x82\x05hello", 1002),
+        (b"\xf2\x80", 1002),
+        (b"\x83\x80\0\0\0\0", 1002),
+        (b"\x80\x80\0\0\0\0", 1002),
+        (b"\x89\xfe\x01\0", 1002),
+    ] {
+        let (mut client, served) = start(Limits::default(), V5);
+        client.0.write_all(bytes).await.unwrap();
+        assert_eq!(client.next().await, Some((0x88, status.to_be_bytes().to_vec())), "{bytes:?}");
+        assert!(served.await.unwrap().is_err());
+    }
+    let (mut client, _served) = start(Limits { message: 10, ..Limits::default() }, V5);
+    client.send(0x02, b"\x0012345").await;
+    client.send(0x80, b"67890").await;
+    assert_eq!(client.next().await, Some((0x88, 1009_u16.to_be_bytes().to_vec())), "in parts");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_connection_is_closed() {
+    let (mut client, served) = start(Limits { idle: Duration::from_secs(60), ..Limits::default() }, V5);
+    let began = Instant::now();
+    assert_eq!(client.next().await, Some((0x88, 1000_u16.to_be_bytes().to_vec())));
+    assert_eq!(began.elapsed().as_secs(), 60);
+    assert!(matches!(served.await.unwrap(), Err(ConnectionError::Idle)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_vanishes_or_closes_ends_the_work() {
+    let (client, served) = start(Limits::default(), V5);
+    drop(client);
+    let _ = served.await.unwrap();
+    let (mut client, served) = start(Limits::default(), V5);
+    client.send(0x88, &1000_u16.to_be_bytes()).await;
+    assert_eq!(client.next().await, Some((0x88, 1000_u16.to_be_bytes().to_vec())));
+    served.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tunnel_carries_bytes_in_messages() {
+    let (near, far) = duplex(1 << 20);
+    let served = tokio::spawn(tunnel(far, Limits::default(), |mut io| async move {
+        let mut word = [0; 6];
+        io.read_exact(&mut word).await.unwrap();
+        io.write_all(&word).await.unwrap();
+    }));
+    let mut client = Client(near);
+    client.send(0x82, b"abc").await;
+    client.send(0x82, b"def").await;
+    assert_eq!(client.next().await, Some((0x82, b"abcdef".to_vec())));
+    assert_eq!(client.next().await, Some((0x88, 1000_u16.to_be_bytes().to_vec())));
+    served.await.unwrap().unwrap();
+}
