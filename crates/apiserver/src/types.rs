@@ -22,7 +22,12 @@ pub(crate) struct Types {
     subresources: HashMap<Str, Arc<Struct>>,
     /// The documents of discovery, by kind.
     pub discovery: HashMap<&'static str, Arc<Struct>>,
+    connect_options: [(&'static str, Arc<Struct>); 5],
 }
+
+/// The kinds of options with which clients connect to objects.
+const CONNECT_OPTIONS: [&str; 5] =
+    ["PodAttachOptions", "PodExecOptions", "PodPortForwardOptions", "PodProxyOptions", "ServiceProxyOptions"];
 
 impl Types {
     /// Finds them among the built-in types.
@@ -54,11 +59,18 @@ impl Types {
                 ("APIResourceList", find("meta/v1.APIResourceList")),
                 ("APIGroupDiscoveryList", find("apidiscovery.k8s.io/v2.APIGroupDiscoveryList")),
             ]),
+            connect_options: CONNECT_OPTIONS.map(|kind| (kind, find(&format!("core/v1.{kind}")))),
         }
     }
 
     /// The shape of a Scale or a DeploymentRollback.
     pub fn subresource(&self, gvk: &GroupVersionKind) -> Option<&Arc<Struct>> {
         self.subresources.get(format!("{}.{}", gvk.api_version(), gvk.kind).as_str())
+    }
+
+    /// The options of a connection to a pod or service, by their kind.
+    pub fn connect_options(&self, kind: &str) -> &Struct {
+        let found = self.connect_options.iter().find(|(known, _)| *known == kind);
+        &found.expect("connections have options of these kinds").1
     }
 }

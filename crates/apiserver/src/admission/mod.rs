@@ -205,6 +205,20 @@ pub(crate) async fn admit_other(
     deny_all(call, Some(object))
 }
 
+/// Lets policies and webhooks refuse that a client connects to an object. What they change of the options is of no consequence, as
+/// with upstream, which decodes them before.
+pub(crate) async fn check_connect(
+    call: &Call<'_>,
+    kind: &GroupVersionKind,
+    root: &Struct,
+    options: &mut Value,
+) -> Result<(), Status> {
+    let attributes = webhook::Attributes::connect(call, kind, root);
+    Rounds::default().mutate(&attributes, options, false).await?;
+    deny_all(call, Some(options))?;
+    ask(&attributes.with(options)).await
+}
+
 /// AlwaysDeny: rejects every write, after everything else had its say.
 fn deny_all(call: &Call, object: Option<&Value>) -> Result<(), Status> {
     if !call.server.options.plugins.has(plugins::ALWAYS_DENY) {

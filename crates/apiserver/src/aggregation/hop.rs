@@ -26,13 +26,13 @@ const HOP_BY_HOP: [HeaderName; 9] = [
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// Whether a request asks for another protocol. Kubernetes: by its `Connection` header (util/httpstream).
-pub(super) fn is_upgrade(headers: &HeaderMap) -> bool {
+pub(crate) fn is_upgrade(headers: &HeaderMap) -> bool {
     let asks = |connection: &str| connection.to_ascii_lowercase().contains("upgrade");
     texts(headers, header::CONNECTION).iter().any(|connection| asks(connection))
 }
 
 /// The headers of a request from `client` as the next server gets them.
-pub(super) fn forwarded(headers: &HeaderMap, client: Option<IpAddr>, is_upgrade: bool) -> HeaderMap {
+pub(crate) fn forwarded(headers: &HeaderMap, client: Option<IpAddr>, is_upgrade: bool) -> HeaderMap {
     let mut forwarded = headers.clone();
     strip(&mut forwarded);
     if texts(headers, header::TE).iter().any(|te| has_token(te, "trailers")) {
@@ -47,7 +47,7 @@ pub(super) fn forwarded(headers: &HeaderMap, client: Option<IpAddr>, is_upgrade:
 }
 
 /// Removes the headers that `Connection` names, and those that are hop-by-hop by definition.
-pub(super) fn strip(headers: &mut HeaderMap) {
+pub(crate) fn strip(headers: &mut HeaderMap) {
     let connections = texts(headers, header::CONNECTION);
     let named = connections.iter().flat_map(|connection| connection.split(',')).map(str::trim);
     let named: Vec<HeaderName> = named.filter_map(|name| name.parse().ok()).collect();

@@ -8,7 +8,7 @@
 
 mod available;
 mod documents;
-mod hop;
+pub(crate) mod hop;
 mod learn;
 mod proxy;
 mod register;
@@ -29,7 +29,7 @@ pub(crate) use documents::{group, groups, openapi_index, openapi_v2, stale};
 use learn::Learned;
 pub(crate) use proxy::pass_on;
 use table::{Configured, Entry};
-pub(crate) use upgrade::Streams;
+pub(crate) use upgrade::{Streams, join};
 
 /// What is known of other API servers.
 pub(crate) struct Aggregation {

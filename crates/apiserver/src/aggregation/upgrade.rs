@@ -1,16 +1,21 @@
 //! What comes in while a request is being answered: a body that nobody has read yet, and perhaps another protocol.
 
 use std::sync::Mutex;
+use std::time::Duration;
 
 use http::{Response, header};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use tokio::io::copy_bidirectional;
+use tokio::io::{AsyncWriteExt as _, copy};
+use tokio::time::timeout;
 
 use crate::answer::{Answer, Body};
 use crate::audit::Record;
 use crate::outgoing::Outgoing;
+
+/// How long a connection that is over may take to be closed.
+const LINGER: Duration = Duration::from_secs(10);
 
 /// What a request has besides its head, as long as nobody took it.
 #[derive(Default)]
@@ -34,8 +39,9 @@ impl Streams {
     }
 }
 
-/// Lets client and server talk to each other as they like from now on. The request is over when they have done.
-pub(super) fn join(response: Response<Incoming>, client: Option<OnUpgrade>, record: Record) -> Answer {
+/// Lets client and server talk to each other as they like from now on. The request is over when one of them has done, as with
+/// upstream (apimachinery/pkg/util/proxy/upgradeaware.go).
+pub(crate) fn join(response: Response<Incoming>, client: Option<OnUpgrade>, record: Record) -> Answer {
     let mut answer = Answer::new(Body::from(""));
     *answer.status_mut() = response.status();
     *answer.headers_mut() = response.headers().clone();
@@ -43,7 +49,13 @@ pub(super) fn join(response: Response<Incoming>, client: Option<OnUpgrade>, reco
     if let Some(client) = client {
         tokio::spawn(async move {
             let (Ok(server), Ok(client)) = (hyper::upgrade::on(response).await, client.await) else { return };
-            let _ = copy_bidirectional(&mut TokioIo::new(client), &mut TokioIo::new(server)).await;
+            let (mut from_client, mut to_client) = tokio::io::split(TokioIo::new(client));
+            let (mut from_server, mut to_server) = tokio::io::split(TokioIo::new(server));
+            tokio::select! {
+                _ = copy(&mut from_client, &mut to_server) => {}
+                _ = copy(&mut from_server, &mut to_client) => {}
+            }
+            let _ = timeout(LINGER, async { tokio::join!(to_client.shutdown(), to_server.shutdown()) }).await;
             drop(record);
         });
     }

@@ -3,23 +3,20 @@
 use http::Request as Outward;
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
-use mizzen_object::{GroupVersionKind, Status, Value, Violations, json, time};
-use mizzen_registry::Key;
+use mizzen_object::{GroupVersionKind, Status, Violations, json, time};
 
-use super::Call;
+use super::{Call, kubelet};
 use crate::answer::{self, Answer, Body};
-use crate::outgoing::{SendError, Target, Trust, whole};
+use crate::outgoing::{SendError, whole};
 use crate::request::Query;
 
-/// Kubernetes: where a kubelet listens if its node does not say.
-const KUBELET_PORT: i64 = 10250;
 /// Kubernetes: how much of a refusal is read (registry/generic/rest/response_checker.go).
 const MAX_REFUSAL: usize = 50_000;
 
 pub(crate) async fn get(call: &Call<'_>) -> Result<Answer, Status> {
     let query = query(&call.request.query, &call.path.name)?;
     let pod = call.server.registry.get(call.resource, &call.key(), "")?.value();
-    let container = container(&pod, call.request.query.text("container"))?;
+    let container = kubelet::container(&pod, call.request.query.text("container"))?;
     let node = pod["spec"]["nodeName"].str();
     if node.is_empty() {
         let mut nothing = Answer::new(Body::from(""));
@@ -32,27 +29,7 @@ pub(crate) async fn get(call: &Call<'_>) -> Result<Answer, Status> {
         metadata["namespace"].str(),
         metadata["name"].str()
     );
-    pass_on(call, &kubelet(call, node)?, &path).await
-}
-
-/// Which container is meant. Whoever does not say can only mean the only one.
-fn container<'a>(pod: &'a Value, asked: &'a str) -> Result<&'a str, Status> {
-    let (spec, pod_name) = (&pod["spec"], pod["metadata"]["name"].str());
-    let lists = ["initContainers", "containers", "ephemeralContainers"];
-    let all: Vec<&str> =
-        lists.iter().flat_map(|list| spec[*list].list()).map(|container| container["name"].str()).collect();
-    match (asked, spec["containers"].list()) {
-        ("", [only]) => Ok(only["name"].str()),
-        ("", []) => {
-            Err(Status::bad_request(format!("a container name must be specified for pod {pod_name}")))
-        }
-        ("", _) => Err(Status::bad_request(format!(
-            "a container name must be specified for pod {pod_name}, choose one of: [{}]",
-            all.join(" ")
-        ))),
-        (asked, _) if all.contains(&asked) => Ok(asked),
-        (asked, _) => Err(Status::bad_request(format!("container {asked} is not valid for pod {pod_name}"))),
-    }
+    pass_on(call, &kubelet::address(call.server, node)?, &path).await
 }
 
 /// What the client wants of a log.
@@ -124,42 +101,12 @@ impl LogOptions {
     }
 }
 
-/// Where a node's kubelet listens.
-fn kubelet(call: &Call, node: &str) -> Result<String, Status> {
-    let nodes = call.server.catalog.get("", "v1", "nodes").ok_or_else(Status::no_such_resource)?;
-    let node = call.server.registry.get(&nodes, &Key::new("", node), "")?.value();
-    let addresses = node["status"]["addresses"].list();
-    let of_type = |wanted: &String| addresses.iter().find(|address| address["type"].str() == wanted);
-    let Some(address) = call.server.options.kubelet_address_types.iter().find_map(of_type) else {
-        return Err(Status::unknown("no preferred addresses found; known addresses: []"));
-    };
-    let port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].int();
-    let port = if port > 0 { port } else { KUBELET_PORT };
-    Ok(match address["address"].str() {
-        host if host.contains(':') => format!("[{host}]:{port}"),
-        host => format!("{host}:{port}"),
-    })
-}
-
 async fn pass_on(call: &Call<'_>, address: &str, path: &str) -> Result<Answer, Status> {
     let url = format!("https://{address}{path}");
     let failed = |why: String| Status::unknown(format!("Get {}: {why}", json::quote(&url)));
-    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-    // Kubernetes: without --kubelet-certificate-authority the certificate is not verified, as kubelets sign their own.
-    let trust = match &call.server.options.kubelet_authority {
-        Some(authority) => Trust::bundle(authority.clone().into()),
-        None => Trust::Anyone,
-    };
-    let target = Target {
-        address: address.into(),
-        server_name: host.trim_matches(['[', ']']).into(),
-        trust,
-        as_front_proxy: true,
-        http2: false,
-    };
     let request =
         Outward::get(&url).body(whole(Default::default())).map_err(|error| failed(error.to_string()))?;
-    let answered = call.server.kubelets.send(&target, request).await;
+    let answered = call.server.kubelets.send(&kubelet::target(call.server, address), request).await;
     let response = answered.map_err(|SendError(why)| failed(why))?;
     match response.status().as_u16() {
         200..=206 => Ok(answer::answer(200, "text/plain", Body::relay(response.into_body()))),
@@ -193,7 +140,6 @@ async fn refusal(code: u16, body: Incoming, name: &str) -> Status {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_object::value;
 
     #[track_caller]
     fn check(text: &str, expected: &str) {
@@ -224,21 +170,5 @@ mod tests {
         check("sinceSeconds=0", &format!("{invalid}sinceSeconds: Invalid value: 0: must be greater than 0"));
         check("stream=Stdout", &format!("{invalid}stream: Forbidden: may not be specified"));
         check("tailLines=x", "strconv.ParseInt: parsing \"x\": invalid syntax");
-    }
-
-    #[test]
-    fn who_names_no_container_means_the_only_one() {
-        let one = value!({ "metadata": { "name": "web" }, "spec": {
-            "initContainers": [{ "name": "i" }], "containers": [{ "name": "a" }] } });
-        let two = value!({ "metadata": { "name": "web" }, "spec": {
-            "initContainers": [{ "name": "i" }], "containers": [{ "name": "a" }, { "name": "b" }] } });
-        let said = |pod: &Value, asked: &str| match container(pod, asked) {
-            Ok(name) => name.to_string(),
-            Err(status) => status.message,
-        };
-        assert_eq!(said(&one, ""), "a");
-        assert_eq!(said(&one, "i"), "i");
-        assert_eq!(said(&one, "x"), "container x is not valid for pod web");
-        assert_eq!(said(&two, ""), "a container name must be specified for pod web, choose one of: [i a b]");
     }
 }

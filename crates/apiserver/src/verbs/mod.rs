@@ -9,6 +9,7 @@ mod delete;
 mod eviction;
 mod frames;
 mod get;
+mod kubelet;
 mod list;
 mod log;
 mod own;
@@ -16,6 +17,7 @@ mod patch;
 mod review;
 mod rollback;
 mod scale;
+mod stream;
 mod token;
 mod update;
 mod watch;
@@ -151,8 +153,9 @@ fn remember_deprecation(request: &Request, resource: &Resource) {
 
 /// The form of the answer.
 fn accept(resource: &Resource, request: &Request, path: &ResourcePath, verb: &str) -> Result<Accept, Status> {
-    // What a container wrote has one form, whatever the client would like.
-    if path.subresource == "log" && !resource.is_custom() {
+    // What a container wrote, or a stream, has one form, whatever the client would like.
+    let is_streamed = matches!(path.subresource.as_str(), "log" | "attach" | "exec" | "portforward");
+    if is_streamed && !resource.is_custom() {
         return Ok(Accept::JSON);
     }
     let listed = path.name.is_empty() && matches!(verb, "list" | "watch");
@@ -298,7 +301,7 @@ impl Call<'_> {
             ("log", "get") if self.path.resource == "pods" => log::get(self).await,
             (stream @ ("attach" | "exec" | "portforward"), verb) if self.path.resource == "pods" => {
                 second::connect(self, verb).await?;
-                Err(not_here(stream))
+                stream::connect(self, stream).await
             }
             (subresource, "get" | "update" | "patch") => self.through(subresource, verb).await,
             (subresource, _) => Err(not_here(subresource)),

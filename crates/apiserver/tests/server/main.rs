@@ -44,6 +44,7 @@ mod runtime_config;
 mod second;
 mod select;
 mod service_account;
+mod streams;
 mod time;
 mod token_webhook;
 mod tokens;

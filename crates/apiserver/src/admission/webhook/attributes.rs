@@ -15,6 +15,7 @@ pub(crate) enum Operation {
     Create,
     Update,
     Delete,
+    Connect,
 }
 
 impl Operation {
@@ -24,14 +25,17 @@ impl Operation {
             Operation::Create => "CREATE",
             Operation::Update => "UPDATE",
             Operation::Delete => "DELETE",
+            Operation::Connect => "CONNECT",
         }
     }
 
-    fn options_kind(self) -> &'static str {
+    /// The kind of the options, if there are any.
+    fn options_kind(self) -> Option<&'static str> {
         match self {
-            Operation::Create => "CreateOptions",
-            Operation::Update => "UpdateOptions",
-            Operation::Delete => "DeleteOptions",
+            Operation::Create => Some("CreateOptions"),
+            Operation::Update => Some("UpdateOptions"),
+            Operation::Delete => Some("DeleteOptions"),
+            Operation::Connect => None,
         }
     }
 }
@@ -85,6 +89,11 @@ impl<'a> Attributes<'a> {
         old: Option<&'a Value>,
     ) -> Attributes<'a> {
         Attributes { kind: kind.clone(), form: Form::Only(root), ..Attributes::asked(call, old) }
+    }
+
+    /// Of a connection to an object, whose options are of this kind.
+    pub fn connect(call: &'a Call<'a>, kind: &GroupVersionKind, root: &'a Struct) -> Attributes<'a> {
+        Attributes { operation: Operation::Connect, ..Attributes::other(call, kind, root, None) }
     }
 
     /// The same request with an object.
@@ -163,7 +172,8 @@ impl<'a> Attributes<'a> {
     /// The options of the request, and whether nothing is to be stored.
     pub fn options(&self) -> Result<(Value, bool), Status> {
         let operation = self.operation;
-        let mut options = value!({ "kind": (operation.options_kind()), "apiVersion": "meta.k8s.io/v1" });
+        let Some(kind) = operation.options_kind() else { return Ok((Value::Null, false)) };
+        let mut options = value!({ "kind": (kind), "apiVersion": "meta.k8s.io/v1" });
         let dry_run = match operation {
             Operation::Delete => {
                 let asked = delete_options::read(self.call.server, self.call.request)?;

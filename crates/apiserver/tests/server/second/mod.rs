@@ -85,10 +85,11 @@ async fn a_stream_to_a_pod_needs_create_whatever_opens_it() {
         open("POST").await.expect(403);
         grant(&rig, "default", &jane(), &[("create", "", resource)]).await;
         open("GET").await.expect(403);
-        // Both methods are authorized then; that this server has no streams is another matter.
-        open("POST").await.expect(501);
+        // Both methods are authorized then; that the pod is on no node is another matter.
+        let unplaced = "pod p does not have a host assigned";
+        assert_eq!(open("POST").await.expect(400).message(), unplaced);
         grant(&rig, "default", &jane(), &[("get create", "", resource)]).await;
-        open("GET").await.expect(501);
+        assert_eq!(open("GET").await.expect(400).message(), unplaced);
     }
 }
 

@@ -1,0 +1,86 @@
+//! Where is the kubelet of a pod, and which container is meant?
+
+use mizzen_object::{Status, Value};
+use mizzen_registry::Key;
+
+use crate::outgoing::{Target, Trust};
+use crate::server::Inner;
+
+/// Kubernetes: where a kubelet listens if its node does not say.
+const KUBELET_PORT: i64 = 10250;
+
+/// Which container is meant. Whoever does not say can only mean the only one.
+pub(super) fn container<'a>(pod: &'a Value, asked: &'a str) -> Result<&'a str, Status> {
+    let (spec, pod_name) = (&pod["spec"], pod["metadata"]["name"].str());
+    let lists = ["initContainers", "containers", "ephemeralContainers"];
+    let all: Vec<&str> =
+        lists.iter().flat_map(|list| spec[*list].list()).map(|container| container["name"].str()).collect();
+    match (asked, spec["containers"].list()) {
+        ("", [only]) => Ok(only["name"].str()),
+        ("", []) => {
+            Err(Status::bad_request(format!("a container name must be specified for pod {pod_name}")))
+        }
+        ("", _) => Err(Status::bad_request(format!(
+            "a container name must be specified for pod {pod_name}, choose one of: [{}]",
+            all.join(" ")
+        ))),
+        (asked, _) if all.contains(&asked) => Ok(asked),
+        (asked, _) => Err(Status::bad_request(format!("container {asked} is not valid for pod {pod_name}"))),
+    }
+}
+
+/// Where a node's kubelet listens.
+pub(super) fn address(server: &Inner, node: &str) -> Result<String, Status> {
+    let nodes = server.catalog.get("", "v1", "nodes").ok_or_else(Status::no_such_resource)?;
+    let node = server.registry.get(&nodes, &Key::new("", node), "")?.value();
+    let addresses = node["status"]["addresses"].list();
+    let of_type = |wanted: &String| addresses.iter().find(|address| address["type"].str() == wanted);
+    let Some(address) = server.options.kubelet_address_types.iter().find_map(of_type) else {
+        return Err(Status::unknown("no preferred addresses found; known addresses: []"));
+    };
+    let port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].int();
+    let port = if port > 0 { port } else { KUBELET_PORT };
+    Ok(match address["address"].str() {
+        host if host.contains(':') => format!("[{host}]:{port}"),
+        host => format!("{host}:{port}"),
+    })
+}
+
+/// A kubelet at an address. Kubernetes: without `--kubelet-certificate-authority` its certificate is not verified, as kubelets
+/// sign their own.
+pub(super) fn target(server: &Inner, address: &str) -> Target {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let trust = match &server.options.kubelet_authority {
+        Some(authority) => Trust::bundle(authority.clone().into()),
+        None => Trust::Anyone,
+    };
+    Target {
+        address: address.into(),
+        server_name: host.trim_matches(['[', ']']).into(),
+        trust,
+        as_front_proxy: true,
+        http2: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mizzen_object::value;
+
+    #[test]
+    fn who_names_no_container_means_the_only_one() {
+        let one = value!({ "metadata": { "name": "web" }, "spec": {
+            "initContainers": [{ "name": "i" }], "containers": [{ "name": "a" }] } });
+        let two = value!({ "metadata": { "name": "web" }, "spec": {
+            "initContainers": [{ "name": "i" }], "containers": [{ "name": "a" }, { "name": "b" }] } });
+        let said = |pod: &Value, asked: &str| match container(pod, asked) {
+            Ok(name) => name.to_string(),
+            Err(status) => status.message,
+        };
+        assert_eq!(said(&one, ""), "a");
+        assert_eq!(said(&one, "i"), "i");
+        assert_eq!(said(&one, "x"), "container x is not valid for pod web");
+        assert_eq!(said(&two, ""), "a container name must be specified for pod web, choose one of: [i a b]");
+    }
+}

@@ -1,0 +1,202 @@
+//! exec, attach and port-forward: what the kubelet of a pod's node is asked, and what the client gets.
+
+use mizzen_object::value;
+use tokio::io::AsyncWriteExt as _;
+
+use crate::aggregation::read_until;
+use crate::network::Network;
+use crate::peer::{Peer, Reaction};
+use crate::rig::Rig;
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+/// A node whose kubelet is `peer`.
+async fn add_node(rig: &Rig, name: &str, peer: &Peer, runtime: &str) {
+    let node = value!({
+        "metadata": { "name": name },
+        "status": {
+            "addresses": [{ "type": "InternalIP", "address": "127.0.0.1" }],
+            "daemonEndpoints": { "kubeletEndpoint": { "Port": (i64::from(peer.port)) } },
+            "nodeInfo": { "containerRuntimeVersion": runtime }
+        }
+    });
+    let mut bare = node.clone();
+    bare.remove("status");
+    rig.post("/api/v1/nodes", &mizzen_object::json::to_string(&bare)).await.expect(201);
+    let status = mizzen_object::json::to_string(&value!({ "status": (node["status"].clone()) }));
+    rig.patch(&format!("/api/v1/nodes/{name}/status"), &status).await.expect(200);
+}
+
+/// A pod with two containers on a node, or on none.
+async fn add_pod(rig: &Rig, name: &str, node: &str) {
+    let mut pod = value!({
+        "metadata": { "name": name },
+        "spec": { "containers": [
+            { "name": "a", "image": "i", "ports": [{ "containerPort": 8080 }] },
+            { "name": "b", "image": "i" }
+        ] }
+    });
+    if !node.is_empty() {
+        pod.entry("spec").set("nodeName", node);
+    }
+    rig.post(PODS, &mizzen_object::json::to_string(&pod)).await.expect(201);
+}
+
+const UPGRADE: [(&str, &str); 2] = [("connection", "Upgrade"), ("upgrade", "SPDY/3.1")];
+
+async fn message(rig: &Rig, headers: &[(&'static str, &str)], path: &str, code: u16) -> String {
+    let user = mizzen_apiserver::User::master("admin");
+    rig.call_as(user, headers, "POST", &format!("{PODS}/{path}"), "").await.expect(code).message().to_owned()
+}
+
+#[tokio::test]
+async fn a_stream_that_leads_nowhere_is_refused_in_upstreams_words() {
+    let rig = Rig::new().await;
+    let peer = Peer::answering(200, "ok").await;
+    add_node(&rig, "one", &peer, "containerd://2.0.0").await;
+    add_pod(&rig, "placed", "one").await;
+    add_pod(&rig, "unplaced", "").await;
+    for (path, code, said) in [
+        ("none/exec", 404, "pods \"none\" not found"),
+        ("placed/exec", 400, "a container name must be specified for pod placed, choose one of: [a b]"),
+        ("placed/attach?container=c", 400, "container c is not valid for pod placed"),
+        ("unplaced/exec?container=a", 400, "pod unplaced does not have a host assigned"),
+        ("unplaced/portforward", 400, "pod unplaced does not have a host assigned"),
+        ("placed/exec?container=a&dryRun=All", 400, "dryRun is not supported"),
+        (
+            "placed/portforward?ports=x",
+            400,
+            "cannot convert to []int32: strconv.ParseUint: parsing \"x\": invalid syntax",
+        ),
+    ] {
+        assert_eq!(message(&rig, &UPGRADE, path, code).await, said, "{path}");
+    }
+    let plain = "Upgrade request required";
+    assert_eq!(message(&rig, &[], "placed/exec?container=a", 400).await, plain);
+    assert_eq!(message(&rig, &[], "placed/portforward", 400).await, plain);
+    assert!(peer.seen().is_empty());
+}
+
+/// The head of an answer to a request with an upgrade, and the connection behind it.
+async fn open(
+    network: &Network,
+    path: &str,
+) -> (String, tokio_rustls::client::TlsStream<tokio::net::TcpStream>) {
+    let mut stream = network.connect().await;
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\nAuthorization: Bearer secret\r\n\
+         X-Stream-Protocol-Version: v4.channel.k8s.io\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    (read_until(&mut stream, "\r\n\r\n").await, stream)
+}
+
+#[tokio::test]
+async fn a_stream_is_a_tunnel_to_the_kubelet() {
+    let rig = Rig::new().await;
+    let peer = Peer::start(&["127.0.0.1"], |_| Reaction::Echo).await;
+    add_node(&rig, "one", &peer, "containerd://2.0.0").await;
+    add_pod(&rig, "p", "one").await;
+    let network = Network::start(&rig.server).await;
+    for (path, asked) in [
+        (
+            "exec?container=b&command=sh&command=-c&command=echo+a%3Bb&stdin=true&stdout=true&tty=true",
+            "/exec/default/p/b?command=sh&command=-c&command=echo+a%3Bb&input=1&output=1&tty=1",
+        ),
+        ("attach?container=a&stderr=true", "/attach/default/p/a?error=1"),
+        ("portforward?ports=80,81", "/portForward/default/p?port=80%2C81"),
+    ] {
+        let (head, mut stream) = open(&network, &format!("{PODS}/p/{path}")).await;
+        assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+        stream.write_all(b"hello;").await.unwrap();
+        assert_eq!(read_until(&mut stream, ";").await, "hello;");
+        let seen = peer.seen().pop().unwrap();
+        assert_eq!(seen.uri().path_and_query().unwrap().as_str(), asked);
+        assert_eq!(seen.headers()["x-stream-protocol-version"], "v4.channel.k8s.io");
+        assert!(!seen.headers().contains_key("authorization"), "what proves who asks stays here");
+    }
+}
+
+#[tokio::test]
+async fn what_the_kubelet_refuses_is_told_in_its_words() {
+    let rig = Rig::new().await;
+    let peer = Peer::start(&["127.0.0.1"], |request| match request.uri().path() {
+        "/exec/default/p/a" => Reaction::Reply(500, "container not found (\"a\")".into()),
+        _ => Reaction::Reply(200, "no upgrade".into()),
+    })
+    .await;
+    add_node(&rig, "one", &peer, "containerd://2.0.0").await;
+    add_pod(&rig, "p", "one").await;
+    let network = Network::start(&rig.server).await;
+    let (head, mut stream) = open(&network, &format!("{PODS}/p/exec?container=a&stdout=true")).await;
+    assert!(head.starts_with("HTTP/1.1 500 "), "{head}");
+    assert!(read_until(&mut stream, "(\"a\")").await.ends_with("container not found (\"a\")"));
+    let (head, mut stream) = open(&network, &format!("{PODS}/p/attach?container=a&stdout=true")).await;
+    assert!(head.starts_with("HTTP/1.1 500 "), "{head}");
+    let body = read_until(&mut stream, "500}").await;
+    assert!(body.contains("invalid upgrade response: status code 200"), "{body}");
+    drop(peer);
+    let (head, mut stream) = open(&network, &format!("{PODS}/p/portforward")).await;
+    assert!(head.starts_with("HTTP/1.1 500 "), "{head}");
+    let body = read_until(&mut stream, "500}").await;
+    assert!(body.contains("error dialing backend: dial tcp 127.0.0.1:"), "{body}");
+}
+
+#[tokio::test]
+async fn webhooks_and_policies_refuse_connections() {
+    let rig = Rig::new().await;
+    let peer = Peer::start(&["127.0.0.1"], |request| {
+        let review = mizzen_object::json::parse(request.body()).unwrap();
+        let asked = &review["request"];
+        let answer = value!({
+            "kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1",
+            "response": { "uid": (asked["uid"].clone()), "allowed": false, "status": { "message": "no shells" } }
+        });
+        Reaction::Reply(200, mizzen_object::json::to_string(&answer))
+    })
+    .await;
+    add_pod(&rig, "p", "").await;
+    let hooks = value!({
+        "metadata": { "name": "no-exec" },
+        "webhooks": [{
+            "name": "no-exec.example.com",
+            "clientConfig": { "url": (format!("https://127.0.0.1:{}/", peer.port)), "caBundle": (peer.bundle()) },
+            "rules": [{ "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CONNECT"], "resources": ["pods/exec"] }],
+            "admissionReviewVersions": ["v1"], "sideEffects": "None"
+        }]
+    });
+    let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    rig.post(path, &mizzen_object::json::to_string(&hooks)).await.expect(201);
+    let said = message(&rig, &UPGRADE, "p/exec?container=a&command=ls&stdout=true", 400).await;
+    assert_eq!(said, "admission webhook \"no-exec.example.com\" denied the request: no shells");
+    let review = mizzen_object::json::parse(peer.seen().pop().unwrap().body()).unwrap();
+    let asked = &review["request"];
+    assert_eq!(asked["operation"].str(), "CONNECT");
+    assert_eq!(asked["kind"]["kind"].str(), "PodExecOptions");
+    assert_eq!((asked["name"].str(), asked["subResource"].str()), ("p", "exec"));
+    let options = value!({
+        "kind": "PodExecOptions", "apiVersion": "v1", "stdout": true, "container": "a", "command": ["ls"]
+    });
+    assert_eq!(asked["object"], options);
+    assert!(asked["options"].is_null() && asked["oldObject"].is_null());
+    // Other connections are none of its business.
+    let unplaced = "pod p does not have a host assigned";
+    assert_eq!(message(&rig, &UPGRADE, "p/attach?container=a", 400).await, unplaced);
+    let policy = value!({
+        "metadata": { "name": "no-attach" },
+        "spec": {
+            "matchConstraints": { "resourceRules": [
+                { "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CONNECT"], "resources": ["pods/attach"] }
+            ] },
+            "validations": [{ "expression": "!object.stdin", "message": "no typing" }]
+        }
+    });
+    let group = "/apis/admissionregistration.k8s.io/v1";
+    let policies = format!("{group}/validatingadmissionpolicies");
+    rig.post(&policies, &mizzen_object::json::to_string(&policy)).await.expect(201);
+    let binding =
+        r#"{"metadata":{"name":"b"},"spec":{"policyName":"no-attach","validationActions":["Deny"]}}"#;
+    rig.post(&format!("{group}/validatingadmissionpolicybindings"), binding).await.expect(201);
+    let said = message(&rig, &UPGRADE, "p/attach?container=a&stdin=true", 422).await;
+    assert!(said.ends_with("denied request: no typing"), "{said}");
+}
