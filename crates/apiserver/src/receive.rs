@@ -69,7 +69,9 @@ impl Body for Whole {
 /// Invariant: a body is read only for somebody who may send it; strangers cost us their heads.
 pub(crate) async fn receive(request: &mut Request) -> Result<(), Status> {
     let is_read = !matches!(request.method, Method::GET | Method::HEAD | Method::OPTIONS);
-    if !is_read || request.headers.contains_key(header::UPGRADE) {
+    // What is for another server is passed on as it comes.
+    let is_proxied = request.info.resource().is_some_and(|path| path.subresource == "proxy");
+    if !is_read || is_proxied || request.headers.contains_key(header::UPGRADE) {
         return Ok(());
     }
     if let Some(arriving) = request.streams.take() {

@@ -12,6 +12,7 @@ use http::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -36,32 +37,54 @@ pub(super) struct Connector {
 
 impl Connector {
     pub fn new(target: &Target, config: ClientConfig) -> Result<Connector, SendError> {
-        let name = target.server_name.trim_matches(['[', ']']).to_owned();
-        let name = ServerName::try_from(name.clone())
-            .map_err(|_| SendError(format!("dial tcp: lookup {name}: no such host")))?;
         Ok(Connector {
             address: target.address.as_str().into(),
-            name,
+            name: server_name(&target.server_name)?,
             tls: TlsConnector::from(Arc::new(config)),
         })
     }
 
     async fn connect(self) -> Result<Secured, SendError> {
-        let stream = match timeout(DIAL, dial(&self.address)).await {
-            Ok(stream) => stream?,
-            Err(_) => return Err(SendError(format!("dial tcp {}: i/o timeout", self.address))),
-        };
-        let _ = stream.set_nodelay(true);
-        match timeout(HANDSHAKE, self.tls.connect(self.name, stream)).await {
-            Ok(Ok(stream)) => Ok(Secured(TokioIo::new(stream))),
-            Ok(Err(error)) => Err(SendError(go::handshake(&error))),
-            Err(_) => Err(SendError("net/http: TLS handshake timeout".into())),
-        }
+        let stream = dial(&self.address).await?;
+        Ok(Secured(TokioIo::new(secure(&self.tls, self.name, stream).await?)))
     }
 }
 
+/// The name that a certificate must have.
+pub(super) fn server_name(host: &str) -> Result<ServerName<'static>, SendError> {
+    let name = host.trim_matches(['[', ']']).to_owned();
+    let unknown = || SendError(format!("dial tcp: lookup {host}: no such host"));
+    ServerName::try_from(name).map_err(|_| unknown())
+}
+
+/// Shakes hands within the limit.
+pub(super) async fn secure<C>(
+    tls: &TlsConnector,
+    name: ServerName<'static>,
+    connection: C,
+) -> Result<TlsStream<C>, SendError>
+where
+    C: AsyncRead + AsyncWrite + Unpin,
+{
+    match timeout(HANDSHAKE, tls.connect(name, connection)).await {
+        Ok(Ok(stream)) => Ok(stream),
+        Ok(Err(error)) => Err(SendError(go::handshake(&error))),
+        Err(_) => Err(SendError("net/http: TLS handshake timeout".into())),
+    }
+}
+
+/// Dials an address within the limit.
+pub(crate) async fn dial(address: &str) -> Result<TcpStream, SendError> {
+    let stream = match timeout(DIAL, try_all(address)).await {
+        Ok(stream) => stream?,
+        Err(_) => return Err(SendError(format!("dial tcp {address}: i/o timeout"))),
+    };
+    let _ = stream.set_nodelay(true);
+    Ok(stream)
+}
+
 /// Tries every address of a host; what is wrong with the first is what is told.
-async fn dial(address: &str) -> Result<TcpStream, SendError> {
+async fn try_all(address: &str) -> Result<TcpStream, SendError> {
     let mut failure = None;
     for address in lookup(address).await? {
         match TcpStream::connect(address).await {

@@ -31,12 +31,16 @@ use hyper::body::Incoming;
 use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use mizzen_registry::Registry;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use crate::catalog::Catalog;
 use connect::Connector;
+pub(crate) use connect::dial;
 pub(crate) use hook::{Hook, Limit};
-pub(crate) use redirect::clean_path;
+pub(crate) use redirect::{clean_path, encode};
 pub(crate) use remote::{PostError, Remote, jittered};
 pub(crate) use service::{Service, Services};
 pub(crate) use trust::Trust;
@@ -115,6 +119,15 @@ impl Client {
     ) -> Result<Response<Incoming>, SendError> {
         let client = self.kept(target)?;
         client.request(request).await.map_err(|error| SendError(go::says(&error)))
+    }
+
+    /// Shakes hands over a connection with a server that need not prove who it is.
+    pub async fn secure<C>(&self, host: &str, connection: C) -> Result<TlsStream<C>, SendError>
+    where
+        C: AsyncRead + AsyncWrite + Unpin,
+    {
+        let config = trust::config(&Trust::Anyone, None, false, &self.0.registry).map_err(SendError)?;
+        connect::secure(&TlsConnector::from(Arc::new(config)), connect::server_name(host)?, connection).await
     }
 
     /// The connections to a target. The target that was not used for the longest time makes room.

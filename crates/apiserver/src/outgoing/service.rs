@@ -145,7 +145,7 @@ impl Services {
     }
 
     /// Whether a node says that its runtime is the simulated one.
-    fn is_simulated(&self, node: &str) -> bool {
+    pub fn is_simulated(&self, node: &str) -> bool {
         let found =
             self.nodes.as_ref().and_then(|nodes| self.registry.get(nodes, &Key::new("", node), "").ok());
         found.is_some_and(|node| has_simulated_runtime(&node.value()))

@@ -14,6 +14,7 @@ mod list;
 mod log;
 mod own;
 mod patch;
+mod proxy;
 mod review;
 mod rollback;
 mod scale;
@@ -74,6 +75,9 @@ pub(crate) async fn answer(
         Err(Nowhere::Resource) => return Err(Status::no_such_resource()),
     };
     let verb = request.info.verb();
+    if proxy::is_proxied(resource, path) {
+        return proxy::connect(server, request, path, resource).await;
+    }
     if resource.is_custom() && custom::leads_nowhere(resource, path, verb) {
         return Ok(answer::text(404, "404 page not found\n"));
     }

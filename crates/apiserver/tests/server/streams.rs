@@ -1,4 +1,4 @@
-//! exec, attach and port-forward: what the kubelet of a pod's node is asked, and what the client gets.
+//! exec, attach, port-forward and proxies: what the kubelet of a pod's node is asked, and what the client gets.
 
 use mizzen_object::value;
 use tokio::io::AsyncWriteExt as _;
@@ -199,4 +199,69 @@ async fn webhooks_and_policies_refuse_connections() {
     rig.post(&format!("{group}/validatingadmissionpolicybindings"), binding).await.expect(201);
     let said = message(&rig, &UPGRADE, "p/attach?container=a&stdin=true", 422).await;
     assert!(said.ends_with("denied request: no typing"), "{said}");
+}
+
+#[tokio::test]
+async fn a_pod_is_proxied_by_its_address_or_through_its_simulated_node() {
+    let rig = Rig::new().await;
+    let kubelet = Peer::answering(502, "connect: connection refused").await;
+    add_node(&rig, "simulated", &kubelet, "simulated://0.1.0").await;
+    for (name, node, address) in [("far", "simulated", "10.244.0.5"), ("own", "simulated", "127.0.0.1")] {
+        add_pod(&rig, name, node).await;
+        let status = format!(r#"{{"status":{{"podIP":"{address}","podIPs":[{{"ip":"{address}"}}]}}}}"#);
+        rig.patch(&format!("{PODS}/{name}/status"), &status).await.expect(200);
+    }
+    add_pod(&rig, "waiting", "simulated").await;
+    let get = async |path: &str| rig.get(&format!("{PODS}/{path}")).await;
+    let refused = get("far/proxy/x?y=z").await.expect(503);
+    let said = "error trying to reach service: dial tcp 10.244.0.5:8080: connect: connection refused";
+    assert_eq!(refused.message(), said);
+    let seen = kubelet.seen().pop().unwrap();
+    assert_eq!(seen.uri().path_and_query().unwrap().as_str(), "/tunnel/default/far?port=8080");
+    let said = "error trying to reach service: dial tcp 10.244.0.5:443: connect: connection refused";
+    assert_eq!(get("https:far:443/proxy/").await.expect(503).message(), said);
+    assert_eq!(get("own/proxy/").await.expect(400).message(), "address not allowed");
+    assert_eq!(get("waiting/proxy/").await.expect(400).message(), "address not allowed");
+    assert_eq!(get("ftp:far:1/proxy/").await.expect(400).message(), "invalid pod request \"ftp:far:1\"");
+    assert_eq!(get("none/proxy/").await.expect(404).message(), "pods \"none\" not found");
+    let moved = rig.send("GET", &format!("{PODS}/far/proxy?a=b"), "").await;
+    assert_eq!(moved.status(), 301);
+    assert_eq!(moved.headers()["location"], format!("{PODS}/far/proxy/?a=b"));
+}
+
+#[tokio::test]
+async fn a_service_is_proxied_to_pods_that_its_endpoints_name() {
+    let rig = Rig::new().await;
+    let kubelet = Peer::answering(502, "connect: connection refused").await;
+    add_node(&rig, "simulated", &kubelet, "simulated://0.1.0").await;
+    add_pod(&rig, "p", "simulated").await;
+    let status = r#"{"status":{"podIP":"10.244.0.5","podIPs":[{"ip":"10.244.0.5"}]}}"#;
+    rig.patch(&format!("{PODS}/p/status"), status).await.expect(200);
+    let service =
+        r#"{"metadata":{"name":"web"},"spec":{"ports":[{"name":"http","port":80,"targetPort":8080}]}}"#;
+    rig.post("/api/v1/namespaces/default/services", service).await.expect(201);
+    let get = async |id: &str, code: u16| {
+        let path = format!("/api/v1/namespaces/default/services/{id}/proxy/");
+        rig.get(&path).await.expect(code).message().to_owned()
+    };
+    assert_eq!(get("web:http", 404).await, "services \"web\" not found", "its endpoints are missing");
+    let endpoints = |address: &str, name: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"web"}},"subsets":[{{"addresses":[{{"ip":"{address}","targetRef":{{"kind":"Pod","namespace":"default","name":"{name}"}}}}],"ports":[{{"name":"http","port":8080}}]}}]}}"#
+        )
+    };
+    let path = "/api/v1/namespaces/default/endpoints";
+    rig.post(path, &endpoints("10.9.9.9", "p")).await.expect(201);
+    assert_eq!(
+        get("web:http", 503).await,
+        "no endpoints available for service \"web:http\"",
+        "no pod's address"
+    );
+    rig.put(&format!("{path}/web"), &endpoints("10.244.0.5", "p")).await.expect(200);
+    let refused = "error trying to reach service: dial tcp 10.244.0.5:8080: connect: connection refused";
+    assert_eq!(get("web:http", 503).await, refused);
+    assert_eq!(get("web:80", 503).await, refused);
+    assert_eq!(get("web:81", 503).await, "no service port 81 found for service \"web\"");
+    assert_eq!(get("web", 503).await, "no endpoints available for service \"web\"", "its port has a name");
+    assert_eq!(get("web:x:y:z", 400).await, "invalid service request \"web:x:y:z\"");
 }

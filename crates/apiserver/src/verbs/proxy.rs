@@ -1,0 +1,411 @@
+//! `pods/NAME/proxy` and `services/NAME/proxy`: requests to what listens in a pod, under this server's name.
+//!
+//! A pod on a simulated node has an address that leads nowhere, or to another machine: it is reached through its node, by a tunnel to
+//! the port. Any other pod is dialled, as upstream does it (core/pod/strategy.go, core/service/storage/storage.go).
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderValue, Method, Request as Outward, Response, header};
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use mizzen_object::{Status, Value, value};
+use mizzen_registry::{Key, Resource};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::{Call, check_key, create, kubelet};
+use crate::admission;
+use crate::aggregation::{hop, join};
+use crate::answer::{self, Answer, Body};
+use crate::notes::Notes;
+use crate::outgoing::{Outgoing, SendError, dial, encode, whole};
+use crate::request::{Request, ResourcePath};
+use crate::server::Inner;
+
+/// How much of a node's refusal is read.
+const MAX_REFUSAL: usize = 1_000;
+
+/// Whether a request is for what listens behind an object.
+pub(super) fn is_proxied(resource: &Resource, path: &ResourcePath) -> bool {
+    !resource.is_custom()
+        && !path.verb_in_path
+        && path.subresource == "proxy"
+        && path.placed
+        && !path.name.is_empty()
+        && matches!(path.resource.as_str(), "pods" | "services")
+        && path.group.is_empty()
+}
+
+pub(super) async fn connect(
+    server: &Arc<Inner>,
+    request: &Request,
+    path: &ResourcePath,
+    resource: &Resource,
+) -> Result<Answer, Status> {
+    let methods = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
+    if !methods.contains(&request.method.as_str()) {
+        return Err(Status::no_such_method());
+    }
+    check_key(resource.kind(), &path.namespace, &path.name)?;
+    if request.query.get("dryRun").is_some() {
+        return Err(Status::bad_request("dryRun is not supported"));
+    }
+    let notes = Notes::default();
+    let call = Call::of_server(server, request, path, resource, &notes);
+    let outcome = pass_on(&call).await;
+    create::finish(&call, outcome, &notes.take())
+}
+
+async fn pass_on(call: &Call<'_>) -> Result<Answer, Status> {
+    let request = call.request;
+    let below = below(request, call.path);
+    admit(call, &below).await?;
+    let location = match call.path.resource.as_str() {
+        "pods" => Location::of_pod(call)?,
+        _ => Location::of_service(call)?,
+    };
+    let is_upgrade = hop::is_upgrade(&request.headers);
+    if below.is_empty() && !is_upgrade && matches!(request.method, Method::GET | Method::HEAD) {
+        return Ok(moved(request));
+    }
+    let unreachable = |SendError(why)| {
+        Status::failure(503, "ServiceUnavailable", format!("error trying to reach service: {why}"))
+    };
+    let response = send(call, &location, &below, is_upgrade).await.map_err(unreachable)?;
+    match response {
+        (response, Some(client)) if response.status() == 101 => {
+            Ok(join(response, Some(client), request.record.clone()))
+        }
+        (response, _) => Ok(inward(response, request, &below)),
+    }
+}
+
+/// What follows `proxy` in the path; empty if nothing does.
+fn below(request: &Request, path: &ResourcePath) -> String {
+    let mut below: String = path.rest.iter().flat_map(|part| ["/", part]).collect();
+    if request.uri.path().ends_with('/') && !below.ends_with('/') {
+        below.push('/');
+    }
+    encode(&below)
+}
+
+/// Webhooks and policies may refuse a connection.
+async fn admit(call: &Call<'_>, below: &str) -> Result<(), Status> {
+    let kind = if call.path.resource == "pods" { "PodProxyOptions" } else { "ServiceProxyOptions" };
+    let mut options = value!({ "kind": (kind), "apiVersion": "v1" });
+    if !below.is_empty() {
+        options.set("path", below);
+    }
+    let gvk = mizzen_object::GroupVersionKind { group: "".into(), version: "v1".into(), kind: kind.into() };
+    admission::check_connect(call, &gvk, call.server.types.connect_options(kind), &mut options).await
+}
+
+/// Where a request goes.
+struct Location {
+    is_https: bool,
+    pod: Value,
+    /// The pod's address.
+    host: String,
+    port: String,
+}
+
+impl Location {
+    /// `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`; without a port it is the first that the pod has.
+    fn of_pod(call: &Call) -> Result<Location, Status> {
+        let asked = &call.path.name;
+        let refuse =
+            || Status::bad_request(format!("invalid pod request {}", mizzen_object::json::quote(asked)));
+        let (scheme, name, port) = split(asked).ok_or_else(refuse)?;
+        let pod = pod(call, name)?;
+        let containers = pod["spec"]["containers"].list();
+        let first = containers.iter().find_map(|container| container["ports"].list().first());
+        let port = match (port, first) {
+            ("", Some(first)) => first["containerPort"].int().to_string(),
+            (port, _) => port.to_owned(),
+        };
+        let host = match pod["status"]["podIPs"].list() {
+            [] => String::new(),
+            [first, ..] => first["ip"].str().to_owned(),
+        };
+        if !host.parse().is_ok_and(is_global_unicast) {
+            return Err(Status::bad_request("address not allowed"));
+        }
+        Ok(Location { is_https: scheme == "https", pod, host, port })
+    }
+
+    /// One of the pods that the service's endpoints name; a port is that of the service, by its number or name.
+    fn of_service(call: &Call) -> Result<Location, Status> {
+        let asked = &call.path.name;
+        let shown = mizzen_object::json::quote(asked);
+        let refuse = || Status::bad_request(format!("invalid service request {shown}"));
+        let (scheme, name, port) = split(asked).ok_or_else(refuse)?;
+        let key = Key::new(&call.path.namespace, name);
+        let mut port = port.to_owned();
+        if let Ok(number) = port.parse::<i64>() {
+            let service = call.server.registry.get(call.resource, &key, "")?.value();
+            let ports = service["spec"]["ports"].list();
+            port = match ports.iter().find(|known| known["port"].int() == number) {
+                Some(known) => known["name"].str().to_owned(),
+                None => {
+                    let name = mizzen_object::json::quote(name);
+                    return Err(unavailable(format!("no service port {number} found for service {name}")));
+                }
+            };
+        }
+        let endpoints =
+            call.server.catalog.get("", "v1", "endpoints").ok_or_else(Status::no_such_resource)?;
+        // Kubernetes: what is missing is called by the resource of the request.
+        let missing = |status: Status| match status.code {
+            404 => Status::not_found(&call.resource.kind().resource(), name),
+            _ => status,
+        };
+        let endpoints = call.server.registry.get(&endpoints, &key, "").map_err(missing)?.value();
+        let mut found = Vec::new();
+        for subset in endpoints["subsets"].list() {
+            let Some(port) = subset["ports"].list().iter().find(|known| known["name"].str() == port) else {
+                continue;
+            };
+            for address in subset["addresses"].list() {
+                found.extend(
+                    endpoint(call, address).map(|pod| (pod, address["ip"].str(), port["port"].int())),
+                );
+            }
+        }
+        if found.is_empty() {
+            return Err(unavailable(format!("no endpoints available for service {shown}")));
+        }
+        let mut chance = [0; 2];
+        call.server.registry.random().fill(&mut chance);
+        let (pod, host, port) = found.swap_remove(usize::from(u16::from_le_bytes(chance)) % found.len());
+        Ok(Location { is_https: scheme == "https", pod, host: host.into(), port: port.to_string() })
+    }
+
+    fn number(&self) -> Result<u16, SendError> {
+        match (self.port.as_str(), self.is_https) {
+            ("", false) => Ok(80),
+            ("", true) => Ok(443),
+            (port, _) => {
+                port.parse().map_err(|_| SendError(format!("dial tcp: lookup tcp/{port}: unknown port")))
+            }
+        }
+    }
+}
+
+fn unavailable(message: String) -> Status {
+    Status::failure(503, "ServiceUnavailable", message)
+}
+
+/// Kubernetes: apimachinery/pkg/util/net/port_split.go.
+fn split(id: &str) -> Option<(&str, &str, &str)> {
+    let (scheme, name, port) = match id.split(':').collect::<Vec<_>>()[..] {
+        [name] => ("", name, ""),
+        [name, port] => ("", name, port),
+        [scheme, name, port] => (scheme, name, port),
+        _ => return None,
+    };
+    (!name.is_empty() && matches!(scheme, "" | "http" | "https")).then_some((scheme, name, port))
+}
+
+fn pod(call: &Call, name: &str) -> Result<Value, Status> {
+    let pods = call.server.catalog.get("", "v1", "pods").ok_or_else(Status::no_such_resource)?;
+    Ok(call.server.registry.get(&pods, &Key::new(&call.path.namespace, name), "")?.value())
+}
+
+/// The pod behind an address. Kubernetes: requests are passed on to pods alone, so that nobody can name other addresses.
+fn endpoint(call: &Call, address: &Value) -> Option<Value> {
+    let target = &address["targetRef"];
+    if target["namespace"].str() != call.path.namespace {
+        return None;
+    }
+    let pod = pod(call, target["name"].str()).ok()?;
+    let has = pod["status"]["podIPs"].list().iter().any(|known| known["ip"].str() == address["ip"].str());
+    has.then_some(pod)
+}
+
+/// Go: `net.IP.IsGlobalUnicast`.
+fn is_global_unicast(address: IpAddr) -> bool {
+    let is_link_local = match address {
+        IpAddr::V4(address) => address.is_link_local() || address.is_broadcast(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    !(address.is_unspecified() || address.is_loopback() || address.is_multicast() || is_link_local)
+}
+
+/// A connection to what listens in a pod.
+trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
+
+/// Sends the request, and gives back what the client upgrades with if it does.
+async fn send(
+    call: &Call<'_>,
+    location: &Location,
+    below: &str,
+    is_upgrade: bool,
+) -> Result<(Response<Incoming>, Option<hyper::upgrade::OnUpgrade>), SendError> {
+    let address = match location.host.parse() {
+        Ok(IpAddr::V6(host)) => format!("[{host}]:{}", location.number()?),
+        _ => format!("{}:{}", location.host, location.number()?),
+    };
+    let mut connection = connection(call, location, &address).await?;
+    if location.is_https {
+        connection = Box::new(call.server.client.secure(&location.host, connection).await?);
+    }
+    let (mut sender, driver) =
+        http1::handshake::<_, Outgoing>(TokioIo::new(connection)).await.map_err(broken)?;
+    tokio::spawn(driver.with_upgrades());
+    let (body, client) = match call.request.streams.take() {
+        Some(arriving) => (arriving.body, arriving.upgrade),
+        None => (whole(call.request.body.clone()), None),
+    };
+    let outward = outward(call.request, below, is_upgrade)?;
+    let response = sender.send_request(outward.map(|()| body)).await.map_err(broken)?;
+    Ok((response, client))
+}
+
+fn broken(error: hyper::Error) -> SendError {
+    let is_lost = error.is_incomplete_message() || error.is_canceled() || error.is_closed();
+    SendError(if is_lost { "EOF".into() } else { error.to_string() })
+}
+
+async fn connection(
+    call: &Call<'_>,
+    location: &Location,
+    address: &str,
+) -> Result<Box<dyn Connection>, SendError> {
+    let node = location.pod["spec"]["nodeName"].str();
+    if !call.server.client.services().is_simulated(node) {
+        return Ok(Box::new(dial(address).await?));
+    }
+    let metadata = &location.pod["metadata"];
+    let (namespace, name) = (metadata["namespace"].str(), metadata["name"].str());
+    let kubelet = kubelet::address(call.server, node).map_err(|status| SendError(status.message))?;
+    let url = format!("https://{kubelet}/tunnel/{namespace}/{name}?port={}", location.number()?);
+    let request = Outward::get(url)
+        .header(header::CONNECTION, "Upgrade")
+        .header(header::UPGRADE, "tcp")
+        .body(whole(Default::default()))
+        .map_err(|error| SendError(error.to_string()))?;
+    let response = call.server.kubelets.send(&kubelet::target(&kubelet), request).await?;
+    if response.status() == 101 {
+        return Ok(Box::new(TokioIo::new(hyper::upgrade::on(response).await.map_err(broken)?)));
+    }
+    let why = Limited::new(response.into_body(), MAX_REFUSAL).collect().await;
+    let why = why.map(|why| String::from_utf8_lossy(&why.to_bytes()).into_owned()).unwrap_or_default();
+    Err(SendError(format!("dial tcp {address}: {why}")))
+}
+
+/// The request as the pod gets it.
+fn outward(request: &Request, below: &str, is_upgrade: bool) -> Result<Outward<()>, SendError> {
+    let query = request.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let path = if below.is_empty() { "/" } else { below };
+    let mut outward = Outward::new(());
+    *outward.method_mut() = request.method.clone();
+    *outward.uri_mut() = format!("{path}{query}").parse().map_err(|error| SendError(format!("{error}")))?;
+    let mut headers = hop::forwarded(&request.headers, request.address, is_upgrade);
+    // What proves who asks is for this server alone.
+    headers.remove(header::AUTHORIZATION);
+    let mut say = |name: &'static str, text: &str| {
+        if let Ok(text) = HeaderValue::from_str(text) {
+            headers.insert(name, text);
+        }
+    };
+    say("x-forwarded-uri", request.uri.path());
+    say("x-forwarded-proto", "https");
+    if let Some(host) = request.headers.get(header::HOST) {
+        headers.insert("x-forwarded-host", host.clone());
+    } else {
+        headers.insert(header::HOST, HeaderValue::from_static("localhost"));
+    }
+    *outward.headers_mut() = headers;
+    Ok(outward)
+}
+
+/// The answer as the client gets it.
+fn inward(response: Response<Incoming>, request: &Request, below: &str) -> Answer {
+    let (mut head, body) = response.into_parts();
+    hop::strip(&mut head.headers);
+    for name in CORS {
+        head.headers.remove(name);
+    }
+    rewrite_location(&mut head.headers, request.uri.path(), below);
+    head.version = http::Version::default();
+    Answer::from_parts(head, Body::relay(body))
+}
+
+/// Kubernetes: what a pod says to browsers about other origins is not what this server says.
+const CORS: [&str; 6] = [
+    "access-control-allow-credentials",
+    "access-control-allow-headers",
+    "access-control-allow-methods",
+    "access-control-allow-origin",
+    "access-control-expose-headers",
+    "access-control-max-age",
+];
+
+/// A redirection to a path of the pod leads through the proxy.
+fn rewrite_location(headers: &mut HeaderMap, asked: &str, below: &str) {
+    let Some(location) = headers.get(header::LOCATION).and_then(|location| location.to_str().ok()) else {
+        return;
+    };
+    if !location.starts_with('/') || location.starts_with("//") {
+        return;
+    }
+    let prefix = asked.strip_suffix(below).unwrap_or(asked);
+    if let Ok(location) = HeaderValue::from_str(&format!("{prefix}{location}")) {
+        headers.insert(header::LOCATION, location);
+    }
+}
+
+/// Kubernetes: a page whose path does not end with a slash would lead nowhere (issue 4958).
+fn moved(request: &Request) -> Answer {
+    let query = request.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let mut answer = answer::text(301, "");
+    answer.headers_mut().remove(header::CONTENT_TYPE);
+    if let Ok(location) = HeaderValue::from_str(&format!("{}/{query}", request.uri.path())) {
+        answer.headers_mut().insert(header::LOCATION, location);
+    }
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_named_with_or_without_scheme_and_port() {
+        assert_eq!(split("web"), Some(("", "web", "")));
+        assert_eq!(split("web:80"), Some(("", "web", "80")));
+        assert_eq!(split("https:web:"), Some(("https", "web", "")));
+        for id in ["ftp:web:80", ":80", "a:b:c:d", ""] {
+            assert_eq!(split(id), None, "{id}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_this_machine_are_not_proxied() {
+        let is = |address: &str| is_global_unicast(address.parse().unwrap());
+        assert!(is("10.244.0.5") && is("192.168.1.1") && is("fd00::1"));
+        for address in
+            ["127.0.0.1", "::1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "fe80::1", "255.255.255.255"]
+        {
+            assert!(!is(address), "{address}");
+        }
+    }
+
+    #[test]
+    fn a_redirection_stays_behind_the_proxy() {
+        let check = |location: &'static str, expected: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::LOCATION, HeaderValue::from_static(location));
+            rewrite_location(&mut headers, "/api/v1/namespaces/a/pods/p/proxy/x", "/x");
+            assert_eq!(headers[header::LOCATION], expected);
+        };
+        check("/login", "/api/v1/namespaces/a/pods/p/proxy/login");
+        check("https://example.com/", "https://example.com/");
+        check("//example.com/", "//example.com/");
+        check("more", "more");
+    }
+}
