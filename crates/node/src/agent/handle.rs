@@ -6,7 +6,7 @@ use mizzen_sdk::{Key, Object};
 use tokio::sync::{mpsc, oneshot};
 
 use super::read::read;
-use crate::moment::{Moment, wall_of};
+use crate::moment::Moment;
 use crate::pod::inputs::{Inputs, NO_INPUTS, Sources, mounted_objects};
 use crate::pod::spec;
 use crate::runtime::{ContainerLife, plain};
@@ -63,7 +63,9 @@ impl Handle {
         let view = self.pod(key).await?;
         let (pod, container) = (&*view.pod, spec::container(&view.pod, container));
         let status = status::of_container(pod, container["name"].str());
-        let since = self.settings.timeline.find(wall_of(&status["state"]["running"]["startedAt"])?);
+        if status["state"]["running"].is_null() {
+            return None;
+        }
         let host = self.settings.host(pod["spec"]["nodeName"].str());
         let node = self.settings.node_context(&host);
         let api = self.settings.api_of(pod["spec"]["nodeName"].str());
@@ -74,6 +76,92 @@ impl Handle {
             variables: view.inputs(status["containerID"].str()).variables.clone(),
             files: vec![(Moment::default(), sources.files(container))],
         };
+        let since = self.settings.now();
         Some(plain::environment(&ContainerLife { pod, container, since, inputs: &inputs, node }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use kube::Client;
+    use mizzen_apiserver::seams::{Counter, WallClock};
+    use mizzen_apiserver::{Options as ServerOptions, Plugins, Server, User};
+    use mizzen_object::{Value, value};
+    use mizzen_registry::{Registry, Store};
+    use mizzen_sdk::api::{Api, Patch};
+    use mizzen_sdk::resource::{CONFIG_MAPS, PODS};
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::Options;
+    use crate::agent::Agent;
+
+    /// Runs `test` with the way to the API and to an agent.
+    async fn with_agent(test: impl AsyncFnOnce(Api, Handle)) {
+        let store = Store::in_memory(Default::default());
+        let registry = Registry::new(store, Arc::new(WallClock), Arc::new(Counter::default()));
+        let options = ServerOptions { plugins: Plugins::alone(), ..Default::default() };
+        let server = Server::new(registry, options);
+        server.start().await;
+        let client = Client::new(server.in_process(User::master("admin"), "kubelet"), "default");
+        let settings = Arc::new(crate::settings(Options::simulated(client.clone(), 1), None));
+        let (pods, nodes) = (crate::follow_pods(&settings), crate::follow_nodes(&settings));
+        let (tell, heard) = mpsc::unbounded_channel();
+        pods.add_handler(move |event: mizzen_sdk::informer::Event<Object>| {
+            let _ = tell.send(event.key().clone());
+        });
+        let (handle, requests) = Handle::new(settings.clone());
+        let agent = Agent::new(settings, pods.clone(), nodes.clone());
+        tokio::select! {
+            () = agent.run(heard, requests) => panic!("the agent ended"),
+            () = pods.run() => panic!("the watch ended"),
+            () = nodes.run() => panic!("the watch ended"),
+            () = test(Api::new(client), handle) => {}
+        }
+    }
+
+    #[tokio::test]
+    async fn a_command_sees_variables_of_the_start_and_files_of_now() {
+        with_agent(async |api, handle| {
+            let create = async |path: &str, object: Value| {
+                api.raw("POST".parse().unwrap(), path, Some(&Object(object))).await.unwrap();
+            };
+            let key = Key::new("default", "web");
+            create("/api/v1/namespaces", value!({ "metadata": { "name": "default" } })).await;
+            let config = value!({ "metadata": { "name": "x" }, "data": { "k": "one" } });
+            create("/api/v1/namespaces/default/configmaps", config).await;
+            let container = value!({
+                "name": "c",
+                "image": "nginx",
+                "env": [{ "name": "K", "valueFrom": { "configMapKeyRef": { "name": "x", "key": "k" } } }],
+                "volumeMounts": [{ "name": "v", "mountPath": "/v" }],
+            });
+            let volume = value!({ "name": "v", "configMap": { "name": "x" } });
+            let pod = value!({
+                "metadata": { "name": "web" },
+                "spec": { "nodeName": "node-0", "containers": [container], "volumes": [volume] },
+            });
+            assert!(handle.pod(&key).await.is_none());
+            create("/api/v1/namespaces/default/pods", pod).await;
+            for _ in 0..500 {
+                let pod = api.get(&PODS, &key).await.unwrap();
+                if pod["status"]["phase"].str() == "Running" {
+                    break;
+                }
+                assert!(handle.environment(&key, "none").await.is_none());
+                sleep(Duration::from_millis(10)).await;
+            }
+            let change = value!({ "data": { "k": "two" } });
+            api.patch(&CONFIG_MAPS, &Key::new("default", "x"), "", Patch::Merge, &change).await.unwrap();
+            let environment = handle.environment(&key, "c").await.expect("the container runs");
+            assert_eq!(environment.variables["K"], "one");
+            assert_eq!(environment.variables["HOSTNAME"], "web");
+            let [(_, files)] = environment.files.as_slice() else { panic!("one version") };
+            assert_eq!(files["/v/k"].as_deref(), Some("two"));
+            assert_eq!(environment.mounts, ["/v"]);
+        })
+        .await;
     }
 }
