@@ -7,6 +7,7 @@ mod legacy;
 mod look;
 mod operate;
 mod pizza;
+mod stream;
 
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
