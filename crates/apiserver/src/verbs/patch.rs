@@ -160,7 +160,7 @@ fn versionless(root: &Struct, document: &Value) -> Decoded {
         matches!(name, "kind" | "apiVersion") || object_meta.is_some_and(|meta| meta.field(name).is_some())
     };
     let mut unknown: Vec<&str> =
-        document.entries().map(|(name, _)| name.as_ref()).filter(|name: &&str| !is_known(name)).collect();
+        document.entries().map(|(name, _)| name).filter(|name| !is_known(name)).collect();
     unknown.sort_unstable();
     let complaints = unknown.iter().map(|name| format!("unknown field {}", json::quote(name))).collect();
     Decoded { value: Value::object(), complaints }

@@ -15,7 +15,7 @@ use mizzen_object::{Status, Value, value};
 use mizzen_registry::{Key, Resource};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{Call, check_key, create, kubelet};
+use super::{Call, check_key, finish, kubelet};
 use crate::admission;
 use crate::aggregation::{hop, join};
 use crate::answer::{self, Answer, Body};
@@ -55,7 +55,7 @@ pub(super) async fn connect(
     let notes = Notes::default();
     let call = Call::of_server(server, request, path, resource, &notes);
     let outcome = pass_on(&call).await;
-    create::finish(&call, outcome, &notes.take())
+    finish(server, request, outcome, &notes.take())
 }
 
 async fn pass_on(call: &Call<'_>) -> Result<Answer, Status> {
@@ -288,7 +288,7 @@ async fn connection(
         .header(header::UPGRADE, "tcp")
         .body(whole(Default::default()))
         .map_err(|error| SendError(error.to_string()))?;
-    let response = call.server.kubelets.send(&kubelet::target(&kubelet), request).await?;
+    let response = call.server.kubelets.send(&kubelet::target(call.server, &kubelet), request).await?;
     if response.status() == 101 {
         return Ok(Box::new(TokioIo::new(hyper::upgrade::on(response).await.map_err(broken)?)));
     }

@@ -7,7 +7,7 @@ use mizzen_object::validate::{field, meta};
 use mizzen_object::{Path, Status, Value, Violations, value};
 use mizzen_registry::{Change, Future, NoGate, UpdateOptions};
 
-use super::{Call, create::finish};
+use super::Call;
 use crate::answer::{self, Answer, Form, not_acceptable};
 use crate::{admission, intake, options};
 
@@ -19,8 +19,7 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     let below = call.resource.kind().subresource(&call.path.subresource);
     let gvk = below.and_then(|below| below.kind.as_ref()).ok_or_else(Status::no_such_resource)?;
     let root = call.server.types.subresource(gvk).ok_or_else(Status::no_such_resource)?;
-    let intake = intake::other(&call.server.catalog, gvk, None, root, call.request, options.strictness)?;
-    let mut rollback = intake.value;
+    let mut rollback = intake::other(call, gvk, None, root, options.strictness)?;
     admission::admit_other(call, gvk, root, &mut rollback, None).await?;
     let mut violations = Violations::default();
     validate(&rollback, &mut violations);
@@ -31,8 +30,8 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
         return Err(Status::bad_request("name in URL does not match name in DeploymentRollback object"));
     }
     admission::check_other(call, gvk, root, &rollback, None).await?;
-    let outcome = request_rollback(call, &rollback, options.dry_run).await;
-    finish(call, outcome.map(|()| accepted(call)), &intake.warnings)
+    request_rollback(call, &rollback, options.dry_run).await?;
+    Ok(accepted(call))
 }
 
 fn validate(rollback: &Value, violations: &mut Violations) {

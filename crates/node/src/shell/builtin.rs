@@ -308,7 +308,7 @@ fn entry<'a>(shell: &Shell<'a>, path: &str) -> Step<Option<Entry<'a>>> {
 /// An absolute path without empty parts. The working directory is the image's, so nothing is known of a relative path.
 fn normalized(path: &str) -> Option<String> {
     let is_known = path.starts_with('/') && path.split('/').all(|part| !matches!(part, "." | ".."));
-    let mut parts = path.split('/').filter(|part| !part.is_empty());
+    let parts = path.split('/').filter(|part| !part.is_empty());
     is_known.then(|| parts.fold(String::new(), |path, part| path + "/" + part))
 }
 

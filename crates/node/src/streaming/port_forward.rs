@@ -30,8 +30,11 @@ pub struct Pod {
     /// What its sandbox is called.
     pub sandbox: String,
     /// Connects to a port.
-    pub connect: Box<dyn Fn(u16) -> BoxFuture<'static, io::Result<Box<dyn Connection>>> + Send + Sync>,
+    pub connect: Box<dyn Fn(u16) -> Connecting + Send + Sync>,
 }
+
+/// A connection that is being made.
+type Connecting = BoxFuture<'static, io::Result<Box<dyn Connection>>>;
 
 /// Whether a stream can be one of a pair. Kubernetes: cri-streaming, portforward/httpstream.go.
 pub fn accepts(headers: &Headers) -> Result<(), String> {
