@@ -139,6 +139,13 @@ fn make_sense(object: &mut Value) {
     if object.at("status.observedGeneration").int() == 0 {
         object.entry("status").remove("observedGeneration");
     }
+    // No server accepts an empty list of policies, which one version would not show.
+    for direction in ["scaleUp", "scaleDown"] {
+        let rules = object.at_mut("spec.behavior").and_then(|behavior| behavior.get_mut(direction));
+        if let Some(rules) = rules.filter(|rules| rules["policies"].is_empty()) {
+            rules.remove("policies");
+        }
+    }
     mend_backends(object);
 }
 
