@@ -140,6 +140,15 @@ impl Teller {
         }
         reader
     }
+
+    /// Waits until a container is no longer in a life.
+    pub async fn end_of(&self, key: &Key, container: &str, life: &Life) {
+        let is_same =
+            |view: PodView| Life::find(&view.pod, container, false).is_ok_and(|found| found == *life);
+        while self.agent.pod(key).await.is_some_and(is_same) {
+            sleep(FOLLOW).await;
+        }
+    }
 }
 
 /// Somebody who reads what a container writes.

@@ -74,39 +74,63 @@ pub fn ports(query: &Query) -> Result<Vec<u16>, Refusal> {
 
 /// Forwards connections over SPDY until the client has gone. A connection is a pair of streams with the same request ID.
 pub async fn serve_streams(mut opened: mpsc::Receiver<Stream>, pod: Arc<Pod>, patience: Duration) {
-    let mut halves: HashMap<String, (Instant, Stream)> = HashMap::new();
+    let mut halves = Halves { patience, waiting: HashMap::new() };
     let mut connections = JoinSet::new();
     loop {
-        let due = halves.values().map(|(due, _)| *due).min();
         tokio::select! {
-            stream = opened.recv() => match stream {
-                None => return,
-                Some(stream) => {
-                    let id = request_id(&stream);
-                    match halves.remove(&id) {
-                        None => drop(halves.insert(id, (Instant::now() + patience, stream))),
-                        Some((due, other)) => match pair(other, stream) {
-                            Ok((data, error)) => {
-                                let (pod, port) = (pod.clone(), data.headers.get("port").parse().unwrap_or(0));
-                                let forwarding = async move { forward(&pod, port, data, &error.output).await };
-                                drop(connections.spawn(forwarding));
-                            }
-                            Err((first, kind)) => {
-                                complain(&first, &format!("error processing stream for request {id}: {kind} stream already assigned")).await;
-                                halves.insert(id, (due, first));
-                            }
-                        },
-                    }
+            stream = opened.recv() => {
+                let Some(stream) = stream else { return };
+                if let Some((data, error)) = halves.add(stream).await {
+                    let (pod, port) = (pod.clone(), data.headers.get("port").parse().unwrap_or(0));
+                    connections.spawn(async move { forward(&pod, port, data, &error.output).await });
                 }
-            },
-            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
-                let late = halves.extract_if(|_, (due, _)| *due <= Instant::now());
-                for (id, (_, stream)) in late.collect::<Vec<_>>() {
-                    complain(&stream, &format!("(request={id}) timed out waiting for streams")).await;
-                    stream.output.reset().await;
-                }
-            },
+            }
+            () = halves.expired() => halves.end_late().await,
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
+        }
+    }
+}
+
+/// Streams whose other half has not been opened yet, by the ID of their request.
+struct Halves {
+    patience: Duration,
+    waiting: HashMap<String, (Instant, Stream)>,
+}
+
+impl Halves {
+    /// The streams of data and errors, once both are there.
+    async fn add(&mut self, stream: Stream) -> Option<(Stream, Stream)> {
+        let id = request_id(&stream);
+        let Some((due, first)) = self.waiting.remove(&id) else {
+            self.waiting.insert(id, (Instant::now() + self.patience, stream));
+            return None;
+        };
+        match pair(first, stream) {
+            Ok(pair) => Some(pair),
+            Err((first, kind)) => {
+                let what =
+                    format!("error processing stream for request {id}: {kind} stream already assigned");
+                complain(&first, &what).await;
+                self.waiting.insert(id, (due, first));
+                None
+            }
+        }
+    }
+
+    /// Waits until the other half of a stream is too late.
+    async fn expired(&self) {
+        match self.waiting.values().map(|(due, _)| *due).min() {
+            Some(due) => sleep_until(due).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Ends the streams whose other half is too late.
+    async fn end_late(&mut self) {
+        let late = self.waiting.extract_if(|_, (due, _)| *due <= Instant::now());
+        for (id, (_, stream)) in late.collect::<Vec<_>>() {
+            complain(&stream, &format!("(request={id}) timed out waiting for streams")).await;
+            stream.output.reset().await;
         }
     }
 }
@@ -206,5 +230,125 @@ async fn copy(
     tokio::select! {
         ended = outward => ended,
         ended = inward => ended,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::streaming::spdy::Outgoing;
+
+    fn stream(
+        id: u32,
+        headers: &[(&str, &str)],
+        frames: &mpsc::Sender<Outgoing>,
+    ) -> (mpsc::Sender<Bytes>, Stream) {
+        let (send, input) = mpsc::channel(4);
+        let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        let headers = headers.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        let output = Output::spdy(id, frames.clone(), place);
+        (send, Stream { id, headers: Headers(headers), input, output })
+    }
+
+    /// A pod whose port 80 sends back what it gets.
+    fn pod() -> Arc<Pod> {
+        Arc::new(Pod {
+            sandbox: "abc".into(),
+            connect: Box::new(|port| {
+                Box::pin(async move {
+                    if port != 80 {
+                        return Err(io::Error::other("connect: connection refused"));
+                    }
+                    let (near, far) = tokio::io::duplex(1024);
+                    tokio::spawn(async move {
+                        let (mut read, mut write) = tokio::io::split(far);
+                        tokio::io::copy(&mut read, &mut write).await
+                    });
+                    Ok(Box::new(near) as Box<dyn Connection>)
+                })
+            }),
+        })
+    }
+
+    fn text(frame: Option<Outgoing>) -> (u32, String) {
+        match frame {
+            Some(Outgoing::Data { id, data, .. }) => (id, String::from_utf8_lossy(&data).into_owned()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pair_of_streams_is_a_connection() {
+        let (frames, mut sent) = mpsc::channel(16);
+        let (open, opened) = mpsc::channel(4);
+        tokio::spawn(serve_streams(opened, pod(), Duration::from_secs(30)));
+        // One client names its request, an older one does not.
+        for (data_id, error_id, id) in [(3, 1, "0"), (7, 5, "")] {
+            let headers = |kind| [("streamtype", kind), ("port", "80"), ("requestid", id)];
+            let (_error, error) = stream(error_id, &headers("error"), &frames);
+            let (typed, data) = stream(data_id, &headers("data"), &frames);
+            open.send(error).await.unwrap();
+            open.send(data).await.unwrap();
+            typed.send("hello".into()).await.unwrap();
+            assert_eq!(text(sent.recv().await), (data_id, "hello".into()));
+            drop(typed);
+            for id in [data_id, error_id] {
+                assert_eq!(sent.recv().await, Some(Outgoing::Data { id, data: Bytes::new(), fin: true }));
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_port_at_which_nothing_listens_is_told_in_the_stream_of_errors() {
+        let (frames, mut sent) = mpsc::channel(16);
+        let (open, opened) = mpsc::channel(4);
+        tokio::spawn(serve_streams(opened, pod(), Duration::from_secs(30)));
+        let headers = |kind| [("streamtype", kind), ("port", "81"), ("requestid", "0")];
+        let (_data, data) = stream(1, &headers("data"), &frames);
+        let (_error, error) = stream(3, &headers("error"), &frames);
+        open.send(data).await.unwrap();
+        open.send(error).await.unwrap();
+        let said = "error forwarding port 81 to pod abc, uid : failed to connect to localhost:81 inside namespace \"abc\", IPv4: \
+                    dial tcp4 127.0.0.1:81: connect: connection refused IPv6 dial tcp6 [::1]:81: connect: connection refused";
+        assert_eq!(text(sent.recv().await), (3, said.into()));
+        for id in [1, 3] {
+            assert_eq!(sent.recv().await, Some(Outgoing::Reset { id, status: 5 }));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_whose_other_half_does_not_come_is_ended() {
+        let (frames, mut sent) = mpsc::channel(16);
+        let (open, opened) = mpsc::channel(4);
+        tokio::spawn(serve_streams(opened, pod(), Duration::from_secs(30)));
+        let headers = [("streamtype", "error"), ("port", "80"), ("requestid", "7")];
+        let (_first, first) = stream(1, &headers, &frames);
+        let (_second, second) = stream(3, &headers, &frames);
+        open.send(first).await.unwrap();
+        open.send(second).await.unwrap();
+        let twice = "error processing stream for request 7: error stream already assigned";
+        assert_eq!(text(sent.recv().await), (1, twice.into()));
+        let began = Instant::now();
+        assert_eq!(text(sent.recv().await), (1, "(request=7) timed out waiting for streams".into()));
+        assert_eq!(sent.recv().await, Some(Outgoing::Reset { id: 1, status: 5 }));
+        assert_eq!(began.elapsed().as_secs(), 30);
+    }
+
+    #[test]
+    fn streams_without_port_or_type_are_refused() {
+        let check = |pairs: &[(&str, &str)]| {
+            let pairs = pairs.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+            accepts(&Headers(pairs.collect())).err().unwrap_or_default()
+        };
+        assert_eq!(check(&[("streamtype", "data"), ("port", "80")]), "");
+        assert_eq!(check(&[("streamtype", "data")]), "\"port\" header is required");
+        assert_eq!(check(&[("streamtype", "data"), ("port", "0")]), "port \"0\" must be > 0");
+        assert_eq!(check(&[("port", "80")]), "\"streamType\" header is required");
+        assert_eq!(check(&[("port", "80"), ("streamtype", "x")]), "invalid stream type \"x\"");
+        assert!(check(&[("port", "x")]).starts_with("unable to parse \"x\" as a port: "));
     }
 }

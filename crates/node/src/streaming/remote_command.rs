@@ -183,3 +183,70 @@ fn status(ended: &Result<i64, String>) -> Value {
         }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::sync::Semaphore;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::streaming::spdy::{Headers, Outgoing};
+
+    const OPTIONS: Options = Options { stdin: false, stdout: true, stderr: false, tty: false };
+
+    fn stream(id: u32, kind: &str, frames: &mpsc::Sender<Outgoing>) -> Stream {
+        let (_, input) = mpsc::channel(4);
+        let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        let headers = Headers(vec![("streamtype".into(), kind.into())]);
+        Stream { id, headers, input, output: Output::spdy(id, frames.clone(), place) }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn streams_that_are_not_opened_in_time_end_the_session() {
+        let (open, opened) = mpsc::channel(4);
+        let (frames, _sent) = mpsc::channel(16);
+        open.send(stream(1, "error", &frames)).await.unwrap();
+        let began = Instant::now();
+        let streams = Streams::accept(opened, OPTIONS, PROTOCOLS[0], Duration::from_secs(30)).await;
+        assert!(streams.is_none());
+        assert_eq!(began.elapsed().as_secs(), 30);
+    }
+
+    /// What the client reads of a process that writes `out` and ends so, over a protocol: its output and its errors.
+    async fn read(protocol: &str, ended: Result<i64, String>) -> (String, String) {
+        let (open, opened) = mpsc::channel(4);
+        let (frames, mut sent) = mpsc::channel(16);
+        open.send(stream(1, "error", &frames)).await.unwrap();
+        open.send(stream(3, "stdout", &frames)).await.unwrap();
+        drop(frames);
+        let streams = Streams::accept(opened, OPTIONS, protocol, Duration::from_secs(30)).await.unwrap();
+        streams
+            .run(|stdio| async move {
+                assert!(stdio.stderr.is_none() && stdio.stdin.is_none());
+                stdio.stdout.unwrap().send("out".into()).await.unwrap();
+                ended
+            })
+            .await;
+        let mut texts = [String::new(), String::new()];
+        while let Some(frame) = sent.recv().await {
+            let Outgoing::Data { id, data, .. } = frame else { panic!("{frame:?}") };
+            texts[usize::from(id == 1)].push_str(&String::from_utf8_lossy(&data));
+        }
+        let [output, errors] = texts;
+        (output, errors)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_is_a_status_or_a_text_as_the_protocol_has_it() {
+        let success = r#"{"status":"Success"}"#;
+        assert_eq!(read("v4.channel.k8s.io", Ok(0)).await, ("out".into(), success.into()));
+        assert_eq!(read("v3.channel.k8s.io", Ok(0)).await, ("out".into(), String::new()));
+        let failed = "command terminated with non-zero exit code: exit status 2";
+        assert_eq!(read("channel.k8s.io", Ok(2)).await, ("out".into(), failed.into()));
+        let (_, status) = read("v4.channel.k8s.io", Err("no such program".into())).await;
+        let internal = r#"{"status":"Failure","message":"Internal error occurred: no such program","reason":"InternalError","code":500}"#;
+        assert_eq!(status, internal);
+    }
+}

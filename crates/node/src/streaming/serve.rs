@@ -26,6 +26,8 @@ use crate::runtime::{Exec, Stdio};
 
 /// The upgraded connections that there may be.
 const MAX_SESSIONS: usize = 1_000;
+/// The exit code of a command that was killed.
+const KILLED: i64 = 137;
 /// What a client offers, and what is chosen. Kubernetes: k8s.io/streaming, httpstream.go.
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("x-stream-protocol-version");
 const ACCEPTED_VERSIONS: HeaderName = HeaderName::from_static("x-accepted-stream-protocol-versions");
@@ -185,9 +187,15 @@ impl Call {
         }
     }
 
+    /// The life of a container that runs.
+    fn life(&self, container: &str) -> Option<Life> {
+        Life::find(&self.pod, container, false).ok().filter(|life| life.until.is_none())
+    }
+
     async fn exec(&self, container: &str) -> Result<Process, Refusal> {
-        let environment = self.teller.agent.environment(&self.key, container).await;
         let missing = || Refusal(500, format!("container not found ({container:?})"));
+        let life = self.life(container).ok_or_else(missing)?;
+        let environment = self.teller.agent.environment(&self.key, container).await;
         let settings = self.teller.settings.clone();
         let exec = Exec {
             pod: Value::clone(&self.pod),
@@ -199,20 +207,27 @@ impl Call {
                 Arc::new(move || settings.now())
             },
         };
+        let (teller, key, container) = (self.teller.clone(), self.key.clone(), container.to_owned());
         Ok(Box::new(move |stdio| {
             let ended = settings.runtime.exec(exec, stdio);
             let failed = |why| format!("error executing command in container: {why}");
-            Box::pin(async move { ended.await.map_err(failed) })
+            Box::pin(async move {
+                tokio::select! {
+                    ended = ended => ended.map_err(failed),
+                    // What runs in a container is killed with it.
+                    () = teller.end_of(&key, &container, &life) => Ok(KILLED),
+                }
+            })
         }))
     }
 
     async fn attach(&self, container: &str) -> Result<Process, Refusal> {
-        let life = Life::find(&self.pod, container, false).ok().filter(|life| life.until.is_none());
         let missing = || {
             let pod = format!("{}_{}", self.key.name(), self.key.namespace());
             Refusal(500, format!("container {container} not found in pod {pod}"))
         };
-        let reader = self.teller.follow(&self.key, container, life.ok_or_else(missing)?).await;
+        let life = self.life(container).ok_or_else(missing)?;
+        let reader = self.teller.follow(&self.key, container, life).await;
         Ok(Box::new(move |stdio| Box::pin(attach(reader, stdio))))
     }
 

@@ -154,6 +154,24 @@ async fn a_websocket_carries_a_command_and_its_end() {
 }
 
 #[tokio::test]
+async fn a_command_is_killed_with_its_container() {
+    let (cluster, authority) = start().await;
+    let spec = "restartPolicy: Never, containers: [{name: web, image: web}]";
+    cluster.run_pod("short", r#"mizzen.dev/simulate: "run 2s, exit""#, spec).await;
+    until(&cluster, "short", "ready=True").await;
+    let mut stream = dial(&cluster, Some(authority.sign(KUBELET_CLIENT))).await;
+    let headers = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: eA==\r\n\
+                   Sec-WebSocket-Protocol: v4.channel.k8s.io\r\n";
+    let path = "/exec/default/short/web?command=sleep&command=1000&output=1";
+    let (code, ..) = ask(&mut stream, path, headers).await;
+    assert_eq!(code, 101);
+    let mut frames = Vec::new();
+    stream.read_to_end(&mut frames).await.unwrap();
+    let frames = String::from_utf8_lossy(&frames).into_owned();
+    assert!(frames.contains(r#"{"reason":"ExitCode","message":"137"}"#), "{frames}");
+}
+
+#[tokio::test]
 async fn a_tunnel_is_a_connection_to_a_port() {
     let (cluster, authority) = start().await;
     let mut stream = dial(&cluster, Some(authority.sign(KUBELET_CLIENT))).await;
