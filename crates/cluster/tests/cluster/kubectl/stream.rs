@@ -148,13 +148,9 @@ async fn pods_and_services_are_proxied() {
     let sick = client.get(&format!("{below}/pods/web/proxy/sick")).await.expect(503);
     assert_eq!(sick.text(), "not yet");
     // The endpoints of a Service follow its pods.
-    for _ in 0..600 {
-        let answer = client.get(&format!("{below}/services/web:http/proxy/")).await;
-        if answer.status == 200 {
-            assert_eq!(answer.text(), "hello");
-            return;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
-    panic!("the service was never reached");
+    let path = format!("{below}/endpoints?watch=true&fieldSelector=metadata.name=web");
+    let mut events = client.watch(&path).await;
+    while !events.next().await.expect("the watch goes on")["object"]["subsets"].is_array() {}
+    let found = client.get(&format!("{below}/services/web:http/proxy/")).await.expect(200);
+    assert_eq!(found.text(), "hello");
 }
