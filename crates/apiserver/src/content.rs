@@ -39,12 +39,16 @@ pub(crate) fn serve(request: &Request, content: &Content) -> Answer {
     let is_read = matches!(request.method.as_str(), "GET" | "HEAD");
     let size = content.body.len();
     let mut answer = match condition(request, &tag, content.modified, is_read) {
+        // Kubernetes: what has no tag has no media type either, before Go looks at its text.
+        Condition::Failed if content.hash.is_none() => empty(StatusCode::PRECONDITION_FAILED),
         Condition::Failed => answer::answer(412, content.media_type, Bytes::new()),
         Condition::Known => empty(StatusCode::NOT_MODIFIED),
         Condition::Holds => match range(request, &tag, content.modified, is_read, size) {
             Err(problem) => {
                 let mut answer = answer::text(416, format!("{problem}\n"));
-                set(&mut answer, header::CONTENT_RANGE, &format!("bytes */{size}"));
+                if problem == NO_OVERLAP {
+                    set(&mut answer, header::CONTENT_RANGE, &format!("bytes */{size}"));
+                }
                 return answer;
             }
             Ok(Some((start, end))) => {
@@ -113,6 +117,8 @@ fn tags(mut text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+const NO_OVERLAP: &str = "invalid range: failed to overlap";
+
 /// The part of the document that is asked for, none for all of it.
 fn range(
     request: &Request,
@@ -132,7 +138,7 @@ fn range(
     let ranges = parse_ranges(&asked, size).ok_or("invalid range")?;
     let found: Vec<(usize, usize)> = ranges.iter().copied().flatten().collect();
     match found.as_slice() {
-        [] if !ranges.is_empty() => Err("invalid range: failed to overlap"),
+        [] if !ranges.is_empty() => Err(NO_OVERLAP),
         [range] => Ok(Some(*range)),
         _ => Ok(None),
     }

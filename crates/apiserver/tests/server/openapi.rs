@@ -257,5 +257,9 @@ async fn a_document_says_when_it_was_written_and_has_parts() {
         assert_eq!(part.into_body().collect().await.unwrap().to_bytes(), whole[2..6], "{path}");
         let behind = send(path, "range", &format!("bytes={}-", whole.len())).await;
         assert_eq!(behind.status(), 416, "{path}");
+        assert_eq!(behind.headers()["content-range"], format!("bytes */{}", whole.len()), "{path}");
+        let odd = send(path, "range", "bytes=5-2").await;
+        assert_eq!(odd.status(), 416, "{path}");
+        assert!(!odd.headers().contains_key("content-range"), "{path}");
     }
 }
