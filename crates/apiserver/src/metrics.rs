@@ -102,6 +102,8 @@ pub trait Measured: fmt::Debug + Send + Sync {
 /// Everything that is counted.
 #[derive(Default)]
 pub(crate) struct Metrics {
+    /// When the server started, in Unix seconds.
+    pub started: i64,
     pub results: Results,
     pub health_checks: HealthChecks,
     requests: Mutex<BTreeMap<(Observed, u16), u64>>,
@@ -140,6 +142,11 @@ impl Drop for Gauge {
 }
 
 impl Metrics {
+    /// Metrics of a server that starts now.
+    pub fn new(started: i64) -> Metrics {
+        Metrics { started, ..Metrics::default() }
+    }
+
     /// A request begins. It is under way until what is returned is dropped, which happens too when it is given up.
     pub fn begin(&self, observed: &Observed) -> Inflight<'_> {
         let count = &self.inflight[usize::from(observed.is_write())];
@@ -205,6 +212,8 @@ impl Metrics {
     }
 
     fn write_gauges(&self, out: &mut String) {
+        head(out, "process_start_time_seconds", "gauge", "When the server started, in Unix seconds.");
+        let _ = writeln!(out, "process_start_time_seconds {}", self.started);
         const INFLIGHT: &str = "apiserver_current_inflight_requests";
         head(out, INFLIGHT, "gauge", "Requests that are being answered.");
         for (kind, count) in ["readOnly", "mutating"].iter().zip(&self.inflight) {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, StatusCode, header};
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use mizzen_object::{GroupVersionKind, Status, Value, json};
 
 use crate::aggregation;
@@ -90,7 +90,7 @@ fn metrics(server: &Inner, request: &Request) -> Answer {
         server.metrics.reset();
         return answer::answer(200, "text/plain; charset=utf-8", "metrics reset\n");
     }
-    answer::answer(200, METRICS_TYPE, server.metrics.text(server))
+    metrics_text(server, server.metrics.text(server))
 }
 
 /// `/metrics/slis`.
@@ -102,7 +102,7 @@ fn health_check_metrics(server: &Inner, request: &Request) -> Answer {
     }
     match checks.text() {
         text if text.is_empty() => empty(StatusCode::OK),
-        text => answer::answer(200, METRICS_TYPE, text),
+        text => metrics_text(server, text),
     }
 }
 
@@ -117,6 +117,14 @@ async fn handled(server: &Inner, request: &Request, path: &str) -> Option<Answer
         }
     }
     None
+}
+
+/// Metrics, with the header by which clients see that counters started again (promhttp).
+fn metrics_text(server: &Inner, text: String) -> Answer {
+    let mut answer = answer::answer(200, METRICS_TYPE, text);
+    let started = HeaderName::from_static("process-start-time-unix");
+    set(&mut answer, started, &server.metrics.started.to_string());
+    answer
 }
 
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";

@@ -249,6 +249,7 @@ impl Server {
         let audit = Arc::new(Audit::new(options.audit.clone(), &registry));
         let fairness = Fairness::new(&catalog, options.concurrency, registry.now());
         let unsent = Unsent::new(options.http.unsent);
+        let metrics = Metrics::new(registry.now());
         let stopping = watch::Sender::new(false);
         Server(Arc::new_cyclic(|itself| Inner {
             itself: itself.clone(),
@@ -256,7 +257,7 @@ impl Server {
             catalog,
             types,
             definitions: Definitions::default(),
-            metrics: Metrics::default(),
+            metrics,
             fairness,
             unsent,
             claims: Claims::default(),

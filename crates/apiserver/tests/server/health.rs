@@ -177,6 +177,8 @@ async fn deleting_metrics_resets_what_is_counted_of_requests() {
     let rig = Rig::new().await;
     page(&rig, "/api/v1/namespaces").await;
     let counted = |text: &str| text.contains("resource=\"namespaces\"");
+    let answer = rig.send("GET", "/metrics", "").await;
+    assert_eq!(answer.headers()["process-start-time-unix"], "1800000000");
     assert!(counted(&page(&rig, "/metrics").await.1));
     let answer = rig.send("DELETE", "/metrics", "").await;
     assert_eq!(answer.headers()["content-type"], "text/plain; charset=utf-8");
