@@ -215,7 +215,7 @@ impl Chosen {
             (args.admission.plugins(parts.plugins())?, args.admission.configuration()?);
         plugins.check(&admission)?;
         let has_controllers = matches!(parts, Parts::Whole(_));
-        check_runtime_config(&args.runtime_config, args.legacy_apis, has_controllers)
+        check_runtime_config(&args.runtime_config(), args.legacy_apis, has_controllers)
             .map_err(|why| ComposeError::Configuration { file: "--runtime-config".into(), why })?;
         Ok(Chosen {
             protocol: args.serving.tls.protocol()?,
@@ -268,7 +268,7 @@ fn options(
     Ok(Options {
         advertise: address.to_string(),
         legacy_apis: args.legacy_apis,
-        runtime_config: args.runtime_config.clone(),
+        runtime_config: args.runtime_config(),
         event_ttl: args.storage.event_ttl,
         kubelet_address_types: args.clients.kubelet_address_types(),
         request_timeout: args.serving.request_timeout(),
@@ -323,7 +323,7 @@ fn health(args: &ServerArgs, kept: &Kept) -> Vec<Arc<dyn HealthCheck>> {
 /// Where the server and its services are, when it listens on `address`.
 fn location(args: &ServerArgs, chosen: &Chosen, address: SocketAddr) -> Result<Location, ComposeError> {
     let advertise_address = args.serving.advertise_address(address.ip())?;
-    if advertise_address.is_none() {
+    if advertise_address.is_none() && args.serving.reconciles_endpoints() {
         tracing::warn!("this host has loopback addresses only, so default/kubernetes has no Endpoints");
     }
     let service_ip = chosen.service_ranges[0].nth(1);

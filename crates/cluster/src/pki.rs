@@ -234,14 +234,14 @@ fn open(directory: &Path, stem: &str, name: &str) -> Result<Authority, PkiError>
 /// How the server speaks TLS: its certificates, and the client certificates that `verifier` knows.
 pub fn server_config(
     verifier: Arc<dyn ClientCertVerifier>,
-    Protocol { versions, provider }: Protocol,
+    Protocol { versions, provider, alpn }: Protocol,
     certificates: Arc<Certificates>,
 ) -> Result<Arc<ServerConfig>, PkiError> {
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&versions)?
         .with_client_cert_verifier(verifier)
         .with_cert_resolver(certificates);
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = alpn;
     Ok(Arc::new(config))
 }
 

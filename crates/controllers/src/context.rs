@@ -1,5 +1,6 @@
 //! What every loop is given: a way to the API, shared caches, a recorder, and the seams of time and chance.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use mizzen_sdk::{Key, Object, Resource};
 use crate::census::Census;
 use crate::certificates::Sign;
 use crate::node_ipam::NodeMasks;
+use crate::node_lifecycle::NodeMonitor;
 
 /// The way to the API for the loop of a name; for the caches that all share, the name is empty.
 pub type Clients = Arc<dyn Fn(&str) -> Client + Send + Sync>;
@@ -37,6 +39,8 @@ pub struct Options {
     pub chance: Chance,
     /// Which loops run, by name; empty for all.
     pub loops: Vec<String>,
+    /// How many workers the queues of a loop have, by its name, where it is not as many as usual.
+    pub n_workers: HashMap<String, usize>,
     /// Who signs certificates; without anybody none are signed.
     pub authority: Option<Arc<dyn Sign>>,
     /// The addresses of pods, one range per family, such as `10.244.0.0/16`; without any, nodes get no blocks of them.
@@ -45,6 +49,14 @@ pub struct Options {
     pub node_masks: NodeMasks,
     /// The addresses of services, which nodes do not get.
     pub service_ranges: Vec<Block>,
+    /// How nodes are monitored.
+    pub node_monitor: NodeMonitor,
+    /// How many pods that have ended are kept; zero keeps all.
+    pub terminated_pod_gc_threshold: usize,
+    /// How often autoscalers look at their metrics.
+    pub autoscaler_sync_period: Duration,
+    /// For how long certificates are good at most.
+    pub signing_duration: Duration,
     /// The addresses of simulated load balancers, one range per family; without any, Services of type LoadBalancer get none.
     pub load_balancer_ranges: Vec<Block>,
     /// The certificate, in PEM, by which the server is known. Without it none is published.
@@ -63,10 +75,15 @@ impl Options {
             clock: seam::wall_clock(),
             chance: seam::chance(),
             loops: Vec::new(),
+            n_workers: HashMap::new(),
             authority: None,
             pod_ranges: Vec::new(),
             node_masks: NodeMasks::default(),
             service_ranges: Vec::new(),
+            node_monitor: NodeMonitor::default(),
+            terminated_pod_gc_threshold: 12_500,
+            autoscaler_sync_period: Duration::from_secs(15),
+            signing_duration: Duration::from_secs(365 * 24 * 3600),
             load_balancer_ranges: Vec::new(),
             root_ca: None,
             sign_token: None,

@@ -56,6 +56,7 @@ mod work;
 pub use certificates::{Order, Sign};
 pub use context::{Clients, Context, Options, SignToken};
 pub use node_ipam::{NodeMasks, RangeError, check_range};
+pub use node_lifecycle::NodeMonitor;
 pub use run::{Handle, names, start};
 pub use work::{After, Error, Reconcile, Work};
 

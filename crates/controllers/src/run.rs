@@ -1,11 +1,12 @@
 //! All loops together: set up, caches filled, at work until stopped.
 
+use futures_util::future::BoxFuture;
 use mizzen_sdk::informer::Factory;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::LOOPS;
 use crate::context::{Context, Options};
-use crate::{LOOPS, Work};
 
 /// Loops at work. They stop when this is dropped.
 pub struct Handle {
@@ -26,19 +27,20 @@ pub fn start(options: Options) -> Handle {
         let chosen = &context.options.loops;
         chosen.is_empty() || chosen.iter().any(|one| one == name)
     };
-    let works: Vec<Work> =
-        LOOPS.iter().filter(|(name, _)| wanted(name)).map(|(_, start)| start(&context)).collect();
+    let n_workers = |name: &str| context.options.n_workers.get(name).copied();
+    let chosen = LOOPS.iter().filter(|(name, _)| wanted(name));
+    let work: Vec<_> = chosen.flat_map(|(name, start)| start(&context).into_tasks(n_workers(name))).collect();
     let (done, synced) = watch::channel(false);
     let informers = context.informers().clone();
     informers.start();
     let mut tasks = JoinSet::new();
-    tasks.spawn(work(informers.clone(), works, done));
+    tasks.spawn(run(informers.clone(), work, done));
     Handle { informers, synced, _tasks: tasks }
 }
 
-async fn work(informers: Factory, works: Vec<Work>, done: watch::Sender<bool>) {
+async fn run(informers: Factory, work: Vec<BoxFuture<'static, ()>>, done: watch::Sender<bool>) {
     informers.wait_for_sync().await;
-    let mut tasks: JoinSet<()> = works.into_iter().flat_map(|work| work.tasks).collect();
+    let mut tasks: JoinSet<()> = work.into_iter().collect();
     done.send_replace(true);
     while tasks.join_next().await.is_some() {}
 }

@@ -49,14 +49,30 @@ pub trait Reconcile: Send + Sync + 'static {
 /// What runs for a loop once its caches are filled.
 #[derive(Default)]
 pub struct Work {
-    pub(crate) tasks: Vec<BoxFuture<'static, ()>>,
+    crews: Vec<Crew>,
+    tasks: Vec<BoxFuture<'static, ()>>,
+}
+
+/// The workers of one queue.
+struct Crew {
+    n_workers: usize,
+    worker: Box<dyn Fn() -> BoxFuture<'static, ()> + Send>,
 }
 
 impl Work {
     /// `n_workers` that take keys from `queue`.
     pub fn new<R: Reconcile>(queue: Queue<Key>, n_workers: usize, reconcile: Arc<R>) -> Work {
-        let worker = || worker(queue.clone(), reconcile.clone()).boxed();
-        Work { tasks: (0..n_workers).map(|_| worker()).collect() }
+        let worker = Box::new(move || worker(queue.clone(), reconcile.clone()).boxed());
+        Work { crews: vec![Crew { n_workers, worker }], tasks: Vec::new() }
+    }
+
+    /// All that runs, with so many workers for each queue, or as many as the loop has usually.
+    pub(crate) fn into_tasks(self, n_workers: Option<usize>) -> Vec<BoxFuture<'static, ()>> {
+        let workers = self.crews.iter().flat_map(|crew| {
+            let n_workers = n_workers.unwrap_or(crew.n_workers);
+            (0..n_workers).map(|_| (crew.worker)())
+        });
+        workers.chain(self.tasks).collect()
     }
 
     /// Something that runs beside.
@@ -67,6 +83,7 @@ impl Work {
 
     /// The work of two loops.
     pub fn with(mut self, other: Work) -> Work {
+        self.crews.extend(other.crews);
         self.tasks.extend(other.tasks);
         self
     }
@@ -91,5 +108,29 @@ async fn worker<R: Reconcile>(queue: Queue<Key>, reconcile: Arc<R>) {
             }
         }
         queue.done(&key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nothing;
+
+    impl Reconcile for Nothing {
+        async fn reconcile(&self, _: &Key) -> Result<After, Error> {
+            Ok(After::Done)
+        }
+    }
+
+    #[test]
+    fn a_loop_has_as_many_workers_as_it_is_told() {
+        let work = || {
+            let queue = || Queue::new("test");
+            let two = Work::new(queue(), 2, Arc::new(Nothing)).with(Work::new(queue(), 1, Arc::new(Nothing)));
+            two.and(async {})
+        };
+        assert_eq!(work().into_tasks(None).len(), 4);
+        assert_eq!(work().into_tasks(Some(5)).len(), 11);
     }
 }

@@ -9,11 +9,14 @@ use mizzen_apiserver::{ComponentHealth, Endpoint, HealthCheck, issue_token};
 use mizzen_controllers::{self as controllers, Clients, SignToken};
 use mizzen_object::{Value, value};
 
+use super::client_limit::ClientLimitArgs;
 use super::component::ComponentArgs;
+use super::concurrency::ConcurrencyArgs;
 use super::lead::{self, LeadError};
 use super::leader_election::LeaderElectionArgs;
 use super::load_balancers::LoadBalancerArgs;
 use super::node_ipam::NodeIpamArgs;
+use super::periods::PeriodArgs;
 use super::secure_serving::{Component, SecureServingArgs};
 use super::signing::Signing;
 use super::unsupported::{KubeControllerManager, Unsupported};
@@ -110,6 +113,12 @@ pub struct Controllers {
         default_value_t = false, action = ArgAction::Set)]
     use_service_account_credentials: bool,
     #[command(flatten)]
+    periods: PeriodArgs,
+    #[command(flatten)]
+    concurrency: ConcurrencyArgs,
+    #[command(flatten)]
+    client_limit: ClientLimitArgs,
+    #[command(flatten)]
     leader_election: LeaderElectionArgs,
     #[command(flatten)]
     serving: SecureServingArgs,
@@ -166,9 +175,12 @@ impl Controllers {
             let (status, health) = (ComponentStatus::default(), ComponentHealth::default());
             let component = self.component_of(&status, &health, lease.as_ref(), &loops);
             self.serving.serve(component, &status).await?;
-            let mut options = controllers::Options::new(self.clients(client.clone()).await?);
+            let mut options =
+                controllers::Options::new(self.clients(self.client_limit.limit(client.clone())).await?);
             options.loops = loops.clone();
+            options.n_workers.clone_from(&self.concurrency.0);
             self.node_ipam.apply_to(&mut options)?;
+            self.periods.apply_to(&mut options);
             options.load_balancer_ranges = self.load_balancers.ranges();
             options.root_ca = self.root_ca_file.as_deref().map(pki::read_certificates).transpose()?;
             options.authority = self.signing.authority()?;
@@ -197,10 +209,11 @@ impl Controllers {
             return Ok(Arc::new(move |_| root.clone()));
         }
         let accounts = ServiceAccountClients::new(&self.kubeconfig, AGENT, root.clone()).await?;
+        let limited = self.client_limit.layer();
         Ok(Arc::new(move |name| match name {
             "" | "events" => root.clone(),
             // A kubeconfig that gave one client gives more.
-            name => accounts.client(name).unwrap_or_else(|_| root.clone()),
+            name => limited(accounts.client(name).unwrap_or_else(|_| root.clone())),
         }))
     }
 

@@ -1,7 +1,9 @@
 //! The subcommands, a file each; `server` has what those have in common that run a server.
 
 mod apiserver;
+mod client_limit;
 mod component;
+mod concurrency;
 mod controllers;
 mod debug;
 mod feature_gates;
@@ -11,6 +13,7 @@ mod leader_election;
 mod load_balancers;
 mod node;
 mod node_ipam;
+mod periods;
 mod scheduler;
 mod secure_serving;
 mod server;

@@ -8,6 +8,7 @@ use mizzen_apiserver::{ComponentHealth, Endpoint, HealthCheck};
 use mizzen_object::value;
 use mizzen_scheduler::{self as scheduler, Configuration};
 
+use super::client_limit::ClientLimitArgs;
 use super::component::ComponentArgs;
 use super::lead::{self, LeadError};
 use super::leader_election::LeaderElectionArgs;
@@ -30,6 +31,8 @@ pub struct Scheduler {
     /// Profiles, plugins and extenders: a KubeSchedulerConfiguration in YAML or JSON
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    #[command(flatten)]
+    client_limit: ClientLimitArgs,
     #[command(flatten)]
     leader_election: LeaderElectionArgs,
     #[command(flatten)]
@@ -55,7 +58,7 @@ impl Scheduler {
             let client = connect(&self.kubeconfig, "kube-scheduler").await?;
             let status = ComponentStatus::default();
             self.serving.serve(self.component_of(&status, lease.as_ref())?, &status).await?;
-            let mut options = scheduler::Options::new(client.clone());
+            let mut options = scheduler::Options::new(self.client_limit.limit(client.clone()));
             options.configuration = Arc::new(configuration);
             lead::lead(client, lease, &status, async {
                 let handle = scheduler::start(options).map_err(|error| refuse(error.to_string()))?;

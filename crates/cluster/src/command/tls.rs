@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use mizzen_apiserver::Http;
 
 use crate::compose::ComposeError;
@@ -32,6 +32,10 @@ pub struct TlsArgs {
     /// The ciphers of TLS 1.2 that are spoken, by Go's names; those of TLS 1.3 always are
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     tls_cipher_suites: Vec<String>,
+    /// Speak HTTP/1.1 only
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        default_value_t = false, action = ArgAction::Set)]
+    disable_http2_serving: bool,
     /// How many requests an HTTP/2 connection may have under way; 0 is the default
     #[arg(long, value_name = "N", default_value_t = 0)]
     http2_max_streams_per_connection: u32,
@@ -43,6 +47,7 @@ impl TlsArgs {
         let protocol = Protocol::default()
             .at_least(&self.tls_min_version)
             .map_err(|why| argument("--tls-min-version", why))?;
+        let protocol = if self.disable_http2_serving { protocol.without_http2() } else { protocol };
         protocol.in_ciphers(&self.tls_cipher_suites).map_err(|why| argument("--tls-cipher-suites", why))
     }
 

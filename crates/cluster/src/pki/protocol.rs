@@ -53,15 +53,23 @@ pub struct Protocol {
     pub versions: Vec<&'static SupportedProtocolVersion>,
     /// The ciphers, and all else that is computed.
     pub provider: Arc<CryptoProvider>,
+    /// The versions of HTTP that are offered, the preferred one first.
+    pub alpn: Vec<Vec<u8>>,
 }
 
 impl Default for Protocol {
     fn default() -> Protocol {
-        Protocol { versions: vec![&TLS13, &TLS12], provider: Arc::new(ring::default_provider()) }
+        let alpn = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Protocol { versions: vec![&TLS13, &TLS12], provider: Arc::new(ring::default_provider()), alpn }
     }
 }
 
 impl Protocol {
+    /// Speaks HTTP/1.1 only.
+    pub fn without_http2(self) -> Protocol {
+        Protocol { alpn: vec![b"http/1.1".to_vec()], ..self }
+    }
+
     /// Speaks no version that is older than the one with this name; empty is the default.
     pub fn at_least(self, version: &str) -> Result<Protocol, String> {
         let versions: Vec<&'static SupportedProtocolVersion> = match version {

@@ -6,6 +6,7 @@ use std::process::Output;
 
 use tokio::time::timeout;
 
+use crate::client::{Client, dial};
 use crate::process::{Home, PATIENCE, command};
 
 /// What a server writes that refuses its arguments.
@@ -81,6 +82,7 @@ async fn flags_that_installers_pass_are_accepted() {
         .with("--kubelet-preferred-address-types=InternalIP,ExternalIP,Hostname")
         .with("--profiling=false")
         .with("--runtime-config=autoscaling/v1=false")
+        .with("--runtime-config=")
         .with("--service-node-port-range=30000-32767")
         .with("--v=2");
     let process = home.start().await;
@@ -151,8 +153,10 @@ async fn flags_of_controllers_and_scheduler_are_refused_by_name() {
         ("controllers", "--controllers=-deployment", "--controllers: no controller is enabled"),
         ("controllers", "--controllers=nonsense", "there is no such loop"),
         ("controllers", "--feature-gates=Foo=true", "unrecognized feature gate: Foo"),
-        ("controllers", "--node-monitor-grace-period=10s", "the period is 50 seconds"),
-        ("controllers", "--concurrent-deployment-syncs=5", "the number of workers is fixed"),
+        ("controllers", "--node-eviction-rate=1", "the rate is 0.1 nodes per second"),
+        ("controllers", "--version", "--version is not supported: print it with mizzen --version"),
+        ("controllers", "--concurrent-gc-syncs=5", "the number of workers is fixed"),
+        ("controllers", "--concurrent-job-syncs=0", "invalid value '0' for '--concurrent-job-syncs <N>'"),
         (
             "scheduler",
             "--leader-elect-resource-lock=configmaps",
@@ -171,6 +175,14 @@ async fn flags_of_controllers_and_scheduler_that_installers_pass_are_accepted() 
         "--allocate-node-cidrs=true",
         "--controllers=*,bootstrapsigner,tokencleaner",
         "--cluster-cidr=10.244.0.0/16",
+        "--concurrent-deployment-syncs=9",
+        "--node-monitor-grace-period=16s",
+        "--terminated-pod-gc-threshold=-1",
+        "--kube-api-qps=50",
+        "--kube-api-burst=100",
+        "--cluster-signing-duration=1h",
+        "--cluster-signing-cert-file=",
+        "--cluster-signing-key-file=",
     ];
     let scheduler = ["--leader-elect-lease-duration=15s", "--leader-elect-resource-lock=leases"];
     for (component, arguments) in [("controllers", &controllers[..]), ("scheduler", &scheduler[..])] {
@@ -253,6 +265,18 @@ async fn node_ports_and_the_kubernetes_service_are_as_flags_say() {
     let versions = admin.get("/api").await.expect(200).json();
     let address = versions["serverAddressByClientCIDRs"][0]["serverAddress"].as_str().unwrap();
     assert!(address.starts_with("api.example.com:"), "{address}");
+    process.stop().await;
+}
+
+#[tokio::test]
+async fn http2_and_the_endpoints_of_the_server_are_left_out_where_flags_say_so() {
+    let home = Home::in_memory().with("--disable-http2-serving").with("--endpoint-reconciler-type=none");
+    let process = home.start().await;
+    let stream = dial(&process.address, &process.credentials, &["h2", "http/1.1"]).await;
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(b"http/1.1".as_slice()));
+    let admin = Client::connect(&process.address, &process.credentials, &["http/1.1"]).await;
+    admin.get("/api/v1/namespaces/default/services/kubernetes").await.expect(200);
+    admin.get("/api/v1/namespaces/default/endpoints/kubernetes").await.expect(404);
     process.stop().await;
 }
 

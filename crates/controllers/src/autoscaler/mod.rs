@@ -26,7 +26,6 @@ mod target;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use mizzen_object::select::LabelSelector;
 use mizzen_sdk::discover::Mapper;
@@ -42,8 +41,6 @@ use round::Round;
 
 /// How many autoscalers are looked at at a time.
 const WORKERS: usize = 5;
-/// How often each is looked at. Kubernetes: a new one waits as long (podautoscaler/rate_limiters.go).
-const PERIOD: Duration = Duration::from_secs(15);
 
 struct Autoscalers {
     context: Context,
@@ -68,8 +65,8 @@ pub fn start(context: &Context) -> Work {
     let queue = context.queue("horizontalpodautoscaler");
     let (autoscalers, pods) = (context.follow(&HORIZONTAL_POD_AUTOSCALERS), context.follow(&PODS));
     index_labels(&pods);
-    let todo = queue.clone();
-    autoscalers.add_handler(move |event: Event<Object>| todo.add_after(event.key().clone(), PERIOD));
+    let (todo, period) = (queue.clone(), context.options.autoscaler_sync_period);
+    autoscalers.add_handler(move |event: Event<Object>| todo.add_after(event.key().clone(), period));
     let mapper = Mapper::new(context.api.client().clone());
     let metrics = Metrics::new(context.api.clone(), mapper.clone());
     let known = Mutex::default();
@@ -86,7 +83,7 @@ impl Reconcile for Autoscalers {
         if let Err(error) = Round::new(self, &autoscaler).run().await {
             tracing::debug!(%key, %error, "cannot be scaled now");
         }
-        Ok(After::Again(PERIOD))
+        Ok(After::Again(self.context.options.autoscaler_sync_period))
     }
 }
 

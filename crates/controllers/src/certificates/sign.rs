@@ -13,8 +13,6 @@ use super::request::{ANYTHING, CLIENT, NODE_CLIENT, NODE_SERVER, Request};
 use super::{has_condition, is_issued};
 use crate::{After, Context, Error, Reconcile, Work};
 
-/// For how long a certificate is good at most: a year.
-const LONGEST: i64 = 365 * 24 * 3600;
 /// For how long at least.
 const SHORTEST: i64 = 10 * 60;
 /// How far back it begins, for clocks that are behind.
@@ -85,7 +83,11 @@ impl Reconcile for Signatures {
 impl Signatures {
     fn sign(&self, object: &Object, request: &Request) -> Result<Object, Error> {
         let now = self.context.now().as_second();
-        let (not_before, not_after) = lifetime(object["spec"]["expirationSeconds"].as_int(), now);
+        let (not_before, not_after) = lifetime(
+            object["spec"]["expirationSeconds"].as_int(),
+            now,
+            i64::try_from(self.context.options.signing_duration.as_secs()).unwrap_or(i64::MAX),
+        );
         let order = Order {
             signer: object["spec"]["signerName"].str(),
             request: &request.der,
@@ -129,9 +131,10 @@ fn refused(object: &Object, why: &str, now: &str) -> Object {
     refused
 }
 
-/// When a certificate begins and ends, if it is signed now for so many seconds.
-fn lifetime(wanted: Option<i64>, now: i64) -> (i64, i64) {
-    let seconds = wanted.map_or(LONGEST, |wanted| wanted.clamp(SHORTEST, LONGEST));
+/// When a certificate begins and ends, if it is signed now for so many seconds, and good for so many at most. Kubernetes:
+/// pkg/controller/certificates/signer/signer.go, `duration`.
+fn lifetime(wanted: Option<i64>, now: i64, longest: i64) -> (i64, i64) {
+    let seconds = wanted.map_or(longest, |wanted| wanted.max(SHORTEST).min(longest));
     let end = if seconds < SHORT { now + seconds } else { now + seconds - BACK };
     (now - BACK, end)
 }
@@ -142,12 +145,14 @@ mod tests {
 
     #[test]
     fn a_certificate_lives_as_long_as_was_asked_within_limits() {
+        const LONGEST: i64 = 365 * 24 * 3600;
         let minute = 60;
-        assert_eq!(lifetime(None, 0), (-BACK, LONGEST - BACK));
-        assert_eq!(lifetime(Some(i64::MAX), 0), (-BACK, LONGEST - BACK));
-        assert_eq!(lifetime(Some(1), 0), (-BACK, 10 * minute));
-        assert_eq!(lifetime(Some(60 * minute), 0), (-BACK, 60 * minute));
-        assert_eq!(lifetime(Some(8 * 60 * minute), 0), (-BACK, 8 * 60 * minute - BACK));
+        assert_eq!(lifetime(None, 0, 5 * minute), (-BACK, 5 * minute));
+        assert_eq!(lifetime(None, 0, LONGEST), (-BACK, LONGEST - BACK));
+        assert_eq!(lifetime(Some(i64::MAX), 0, LONGEST), (-BACK, LONGEST - BACK));
+        assert_eq!(lifetime(Some(1), 0, LONGEST), (-BACK, 10 * minute));
+        assert_eq!(lifetime(Some(60 * minute), 0, LONGEST), (-BACK, 60 * minute));
+        assert_eq!(lifetime(Some(8 * 60 * minute), 0, LONGEST), (-BACK, 8 * 60 * minute - BACK));
     }
 
     #[track_caller]

@@ -7,10 +7,27 @@ use std::time::Duration;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use mizzen_object::{Value, time, value};
 
-/// How long a node may be silent before it counts as lost.
-pub(super) const GRACE: Duration = Duration::from_secs(50);
-/// How long a new node may take to report for the first time.
-pub(super) const STARTUP_GRACE: Duration = Duration::from_secs(60);
+/// How nodes are monitored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeMonitor {
+    /// How often they are looked at.
+    pub period: Duration,
+    /// How long a node may be silent before it counts as lost.
+    pub grace_period: Duration,
+    /// How long a new node may take to report for the first time.
+    pub startup_grace_period: Duration,
+}
+
+impl Default for NodeMonitor {
+    fn default() -> NodeMonitor {
+        NodeMonitor {
+            period: Duration::from_secs(5),
+            grace_period: Duration::from_secs(50),
+            startup_grace_period: Duration::from_secs(60),
+        }
+    }
+}
+
 /// The conditions that only the node can know. NetworkUnavailable is others' business.
 const REPORTED: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
@@ -46,10 +63,16 @@ pub(super) struct Now {
 }
 
 /// Looks at a node and the last renewal of its lease (`""` if it has none).
-pub(super) fn look(known: Option<&Health>, node: &Value, renewed: &str, now: Now) -> Look {
+pub(super) fn look(
+    known: Option<&Health>,
+    node: &Value,
+    renewed: &str,
+    now: Now,
+    monitor: NodeMonitor,
+) -> Look {
     let health = remember(known, node, renewed, now);
     let before = find(node, "Ready");
-    let grace = if before.is_some() { GRACE } else { STARTUP_GRACE };
+    let grace = if before.is_some() { monitor.grace_period } else { monitor.startup_grace_period };
     let is_silent = now.monotonic > health.seen + grace;
     let conditions = is_silent.then(|| silent(node, &now_text(now.wall)));
     let after = match &conditions {
@@ -128,6 +151,10 @@ fn never_reported(kind: &str, node: &Value, now: &str) -> Value {
 mod tests {
     use super::*;
 
+    fn look(known: Option<&Health>, node: &Value, renewed: &str, now: Now) -> Look {
+        super::look(known, node, renewed, now, NodeMonitor::default())
+    }
+
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
     }
@@ -147,11 +174,11 @@ mod tests {
     /// Looks at the same node at each second with each renewal; what Ready is after the last look.
     #[track_caller]
     fn check(node: Value, looks: &[(i64, &str)], wanted: Option<&str>) -> Look {
-        let mut look = None::<Look>;
+        let mut last = None::<Look>;
         for (second, renewed) in looks {
-            look = Some(super::look(look.as_ref().map(|look| &look.health), &node, renewed, now(*second)));
+            last = Some(look(last.as_ref().map(|look| &look.health), &node, renewed, now(*second)));
         }
-        let look = look.unwrap();
+        let look = last.unwrap();
         assert_eq!(look.ready.as_deref(), wanted);
         look
     }

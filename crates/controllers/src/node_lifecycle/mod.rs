@@ -24,6 +24,8 @@ use mizzen_sdk::{Key, Object};
 use crate::{After, Context, Error, Reconcile, Work, pod_index};
 use monitor::Monitor;
 
+pub use health::NodeMonitor;
+
 /// Sets up the loop.
 pub fn start(context: &Context) -> Work {
     let context = context.named("node-controller");

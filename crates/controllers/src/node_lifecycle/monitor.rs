@@ -19,8 +19,6 @@ use super::zones::{Turn, Zones, zone_of};
 use super::{pods, taints};
 use crate::{Context, Error, pod_index, taint};
 
-/// How often nodes are looked at.
-const PERIOD: Duration = Duration::from_secs(5);
 /// How often nodes that wait for their taint are let through.
 const PASS: Duration = Duration::from_millis(100);
 /// How many nodes are written at a time.
@@ -62,7 +60,7 @@ impl Monitor {
 
     /// Looks for ever.
     pub async fn run(mut self) {
-        let mut looks = interval(PERIOD);
+        let mut looks = interval(self.context.options.node_monitor.period);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
@@ -127,7 +125,7 @@ impl Monitor {
         let renewed = lease.and_then(|lease| lease.text_at(&["spec", "renewTime"])).unwrap_or_default();
         for _ in 0..TRIES {
             let now = Now { monotonic: self.context.monotonic_now(), wall: self.context.now() };
-            let look = look(known, &node, &renewed, now);
+            let look = look(known, &node, &renewed, now, self.context.options.node_monitor);
             let Some(conditions) = &look.conditions else { return Some((node, look)) };
             let mut after = node.clone();
             after.entry("status").set("conditions", Value::List(conditions.clone()));

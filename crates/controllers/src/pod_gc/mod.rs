@@ -21,8 +21,6 @@ use plan::Quarantine;
 
 /// How often pods are collected.
 const PERIOD: Duration = Duration::from_secs(20);
-/// How many pods that ended are kept.
-const THRESHOLD: usize = 12_500;
 /// How many pods are deleted at a time.
 const BATCH: usize = 50;
 
@@ -59,8 +57,11 @@ pub fn start(context: &Context) -> Work {
 impl PodGc {
     /// One round. What fails is tried again in the next.
     async fn collect(&self, quarantine: &mut Quarantine) -> Result<(), Error> {
-        let ended = plan::beyond(self.pods_with(PHASE, plan::is_end)?, THRESHOLD);
-        self.delete_all(ended, false).await;
+        let threshold = self.context.options.terminated_pod_gc_threshold;
+        if threshold > 0 {
+            let ended = plan::beyond(self.pods_with(PHASE, plan::is_end)?, threshold);
+            self.delete_all(ended, false).await;
+        }
         let mut stuck = self.pods_with(DELETION, |_| true)?;
         stuck.retain(|pod| {
             let node = self.nodes.lister().get(pod["spec"]["nodeName"].str()).ok().flatten();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mizzen_controllers::NodeMonitor;
 use mizzen_object::{Value, time, value};
 use mizzen_sdk::Object;
 use mizzen_sdk::api::ListOptions;
@@ -245,4 +246,15 @@ async fn taints_that_came_while_nobody_looked_drive_pods_away() {
     cluster.start(&["taint-eviction-controller"], |_| {}).await;
     cluster.settle().await;
     assert!(cluster.get(&PODS, "default/p").await.is_going());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_node_is_lost_after_the_grace_period_that_was_chosen() {
+    let monitor = NodeMonitor { grace_period: Duration::from_secs(16), ..NodeMonitor::default() };
+    let cluster = Cluster::set_up(&BOTH, |options| options.node_monitor = monitor).await;
+    node(&cluster, "n1").await;
+    cluster.pass(Duration::from_secs(15)).await;
+    assert_eq!(ready(&cluster.get(&NODES, "n1").await), "True");
+    cluster.pass(Duration::from_secs(15)).await;
+    assert_eq!(ready(&cluster.get(&NODES, "n1").await), "Unknown");
 }

@@ -62,3 +62,21 @@ async fn a_pod_that_goes_from_a_node_that_is_off_is_gone() {
     assert_eq!(pod.at("status.phase").str(), "Failed");
     assert_eq!(pod.at("metadata.deletionGracePeriodSeconds").int(), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn as_many_ended_pods_are_kept_as_was_chosen() {
+    for (threshold, expected) in [(1, 1), (0, 3)] {
+        let cluster = Cluster::set_up(&["pod-garbage-collector-controller"], |options| {
+            options.terminated_pod_gc_threshold = threshold;
+        })
+        .await;
+        for name in ["a", "b", "c"] {
+            let pod = "{apiVersion: v1, kind: Pod, metadata: {name: NAME, namespace: default}, spec: {containers: [{name: c, image: i}]}}";
+            cluster.create(&pod.replace("NAME", name)).await;
+            let key = format!("default/{name}");
+            cluster.change_status(&PODS, &key, |status| status.set("phase", "Succeeded")).await;
+        }
+        cluster.pass(Duration::from_secs(60)).await;
+        assert_eq!(cluster.list(&PODS, "default").await.len(), expected, "{threshold}");
+    }
+}

@@ -73,8 +73,8 @@ pub struct ServerArgs {
     pub legacy_apis: bool,
     /// Serve or do not serve built-in API versions: GROUP/VERSION or GROUP/VERSION/RESOURCE (/v1 for the core group), or
     /// api/all, api/ga, api/beta, api/alpha. Refuse to start where a version is not available or is needed
-    #[arg(long, value_name = "KEY=BOOL,…", value_delimiter = ',')]
-    pub runtime_config: Vec<ApiSetting>,
+    #[arg(long, value_name = "KEY=BOOL,…", value_delimiter = ',', value_parser = api_setting)]
+    runtime_config: Vec<Option<ApiSetting>>,
     /// false rejects privileged containers
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         default_value_t = true, action = ArgAction::Set)]
@@ -119,7 +119,17 @@ fn secure_port(text: &str) -> Result<u16, String> {
     }
 }
 
+/// A member of `--runtime-config`; nothing is said by an empty one, which kind passes.
+fn api_setting(text: &str) -> Result<Option<ApiSetting>, String> {
+    if text.is_empty() { Ok(None) } else { text.parse().map(Some) }
+}
+
 impl ServerArgs {
+    /// Which built-in API versions are served or not.
+    pub fn runtime_config(&self) -> Vec<ApiSetting> {
+        self.runtime_config.iter().flatten().cloned().collect()
+    }
+
     /// The port to listen on; 0 picks a free one.
     pub fn port(&self) -> u16 {
         self.secure_port.unwrap_or(self.port)

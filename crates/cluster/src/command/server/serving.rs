@@ -26,6 +26,10 @@ pub struct ServingArgs {
     /// unspecified address, the one that the host uses for its default route]
     #[arg(long, value_name = "IP")]
     advertise_address: Option<IpAddr>,
+    /// How the Endpoints of the kubernetes Service are reconciled: lease and master-count name this server, none leaves them
+    /// alone
+    #[arg(long, value_name = "TYPE", default_value = "lease", value_parser = ["lease", "master-count", "none"])]
+    endpoint_reconciler_type: String,
     /// The host, or host and port, in the URLs that clients are given: OpenID discovery and /api [default: the address that
     /// the server listens on]
     #[arg(long, value_name = "HOST")]
@@ -65,6 +69,9 @@ impl ServingArgs {
     /// The address at which the server says that it is reached, when it listens on `bound`; none if the machine has no
     /// address that Endpoints may name. Kubernetes: as `--advertise-address` (server/options/server_run_options.go).
     pub fn advertise_address(&self, bound: IpAddr) -> Result<Option<IpAddr>, ComposeError> {
+        if !self.reconciles_endpoints() {
+            return Ok(None);
+        }
         if let Some(address) = self.advertise_address.filter(|address| !address.is_unspecified()) {
             let why = || format!("{address} is a loopback address, which Endpoints may not name");
             return match address.is_loopback() {
@@ -79,6 +86,11 @@ impl ServingArgs {
     /// The directory whose files are served at `/logs`.
     pub fn log_directory(&self) -> Option<PathBuf> {
         self.enable_logs_handler.then(|| "/var/log".into())
+    }
+
+    /// Whether the Endpoints of the kubernetes Service name this server.
+    pub fn reconciles_endpoints(&self) -> bool {
+        self.endpoint_reconciler_type != "none"
     }
 
     /// Seconds after which a request is given up; at least one.

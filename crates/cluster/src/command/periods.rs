@@ -1,0 +1,48 @@
+//! Periods and thresholds of controllers: flags of kube-controller-manager.
+
+use std::time::Duration;
+
+use clap::Args;
+use mizzen_controllers::{self as controllers, NodeMonitor};
+
+use super::server::duration;
+
+/// The arguments of periods and thresholds.
+#[derive(Args)]
+pub struct PeriodArgs {
+    /// How often nodes are looked at
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
+    node_monitor_period: Duration,
+    /// How long a node may be silent before it is marked unhealthy
+    #[arg(long, value_name = "DURATION", default_value = "50s", value_parser = duration)]
+    node_monitor_grace_period: Duration,
+    /// How long a new node may be silent before it is marked unhealthy
+    #[arg(long, value_name = "DURATION", default_value = "1m0s", value_parser = duration)]
+    node_startup_grace_period: Duration,
+    /// How many pods that have ended may exist before they are deleted; 0 or less keeps all
+    #[arg(long, value_name = "N", default_value_t = 12_500, allow_negative_numbers = true)]
+    terminated_pod_gc_threshold: i32,
+    /// How often autoscalers look at their metrics
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
+    horizontal_pod_autoscaler_sync_period: Duration,
+    /// For how long signed certificates are good at most
+    #[arg(long, value_name = "DURATION", default_value = "8760h0m0s", value_parser = duration)]
+    cluster_signing_duration: Duration,
+}
+
+impl PeriodArgs {
+    /// Sets up the loops.
+    pub fn apply_to(&self, options: &mut controllers::Options) {
+        // A timer needs a period.
+        let at_least = |period: Duration| period.max(Duration::from_millis(1));
+        options.node_monitor = NodeMonitor {
+            period: at_least(self.node_monitor_period),
+            grace_period: self.node_monitor_grace_period,
+            startup_grace_period: self.node_startup_grace_period,
+        };
+        options.terminated_pod_gc_threshold =
+            usize::try_from(self.terminated_pod_gc_threshold).unwrap_or_default();
+        options.autoscaler_sync_period = at_least(self.horizontal_pod_autoscaler_sync_period);
+        options.signing_duration = self.cluster_signing_duration;
+    }
+}
