@@ -310,7 +310,10 @@ fn options(
 /// What is measured beside the server itself.
 fn metrics(encryption: Option<&Arc<Encryption>>) -> Vec<Arc<dyn Measured>> {
     let encryption = encryption.map(|encryption| encryption.clone() as Arc<dyn Measured>);
-    encryption.into_iter().chain([Arc::new(ProcessMetrics) as Arc<dyn Measured>]).collect()
+    encryption
+        .into_iter()
+        .chain([Arc::new(ProcessMetrics { has_start_time: false }) as Arc<dyn Measured>])
+        .collect()
 }
 
 /// What must be well beside the server itself.

@@ -25,7 +25,7 @@ impl NonResourceHandler for Endpoints {
         let (text, media_type) = match request.path {
             "/metrics" => {
                 let mut text = self.status.metrics_text();
-                ProcessMetrics.write_metrics(&mut text);
+                ProcessMetrics { has_start_time: true }.write_metrics(&mut text);
                 (text, METRICS_TYPE)
             }
             "/configz" => {

@@ -13,7 +13,10 @@ const USER_HZ: f64 = 100.0;
 
 /// The metrics of this process.
 #[derive(Debug)]
-pub struct ProcessMetrics;
+pub struct ProcessMetrics {
+    /// Whether they say when it started; an API server says so itself.
+    pub has_start_time: bool,
+}
 
 impl Measured for ProcessMetrics {
     fn write_metrics(&self, out: &mut String) {
@@ -32,7 +35,7 @@ impl Measured for ProcessMetrics {
         let resident = kibibytes(&status, "VmRSS:");
         metric("process_resident_memory_bytes", "gauge", "Resident memory size in bytes.", resident);
         let start = "Start time of the process since unix epoch in seconds.";
-        metric("process_start_time_seconds", "gauge", start, start_time());
+        metric("process_start_time_seconds", "gauge", start, start_time().filter(|_| self.has_start_time));
         let virtual_memory = kibibytes(&status, "VmSize:");
         metric("process_virtual_memory_bytes", "gauge", "Virtual memory size in bytes.", virtual_memory);
     }
@@ -83,7 +86,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn this_process_uses_memory_and_files() {
         let mut text = String::new();
-        ProcessMetrics.write_metrics(&mut text);
+        ProcessMetrics { has_start_time: true }.write_metrics(&mut text);
         for name in ["process_resident_memory_bytes ", "process_open_fds ", "process_start_time_seconds "] {
             let line = text.lines().find_map(|line| line.strip_prefix(name));
             assert!(line.is_some_and(|line| line.parse::<f64>().unwrap() > 0.0), "{name} in {text}");
