@@ -5,6 +5,9 @@
 //! are scanned on their way to hyper. The scanner follows hyper's framing: where hyper rejects what it reads, the
 //! connection ends, and what the scanner makes of the rest does not matter.
 //!
+//! On the way the target of a request is escaped where the `http` crate is stricter than Go: it cuts a target at `#`, which is
+//! a character of the path or query for upstream, and refuses `<`, `>`, `"` and `` ` ``. Over HTTP/2 there is no such place.
+//!
 //! Invariant: a head is scanned before hyper has parsed it, so [`Ambiguous::is_set`] is true when its request is handled.
 
 use std::io;
@@ -29,6 +32,8 @@ impl Ambiguous {
 pub(crate) struct Scanned<S> {
     inner: S,
     scanner: Scanner,
+    /// Escaped bytes that are yet to be read.
+    pending: Vec<u8>,
 }
 
 impl<S> Scanned<S> {
@@ -36,7 +41,7 @@ impl<S> Scanned<S> {
     pub fn new(inner: S, max_head: usize) -> (Scanned<S>, Ambiguous) {
         let ambiguous = Ambiguous::default();
         let scanner = Scanner { max_head, ambiguous: ambiguous.clone(), ..Scanner::default() };
-        (Scanned { inner, scanner }, ambiguous)
+        (Scanned { inner, scanner, pending: Vec::new() }, ambiguous)
     }
 }
 
@@ -68,15 +73,29 @@ struct Scanner {
 }
 
 impl Scanner {
-    fn scan(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() {
+    /// Scans bytes; returns them with targets escaped, if any had to be.
+    fn scan(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let (mut escaped, mut start) = (None, 0);
+        while start < bytes.len() && self.at != At::Unscanned {
+            let rest = &bytes[start..];
+            let in_request_line = self.at == At::Head && !self.has_request_line;
+            let in_target = in_request_line && self.line.contains(&b' ');
             let used = match self.at {
-                At::Unscanned => return,
-                At::Body(left) | At::Chunk(left) => self.skip(left, bytes.len()),
-                At::Head | At::ChunkSize | At::Trailer => self.take_line(bytes),
+                At::Body(left) | At::Chunk(left) => self.skip(left, rest.len()),
+                _ => self.take_line(rest),
             };
-            bytes = &bytes[used..];
+            if in_request_line && rest[..used].iter().any(|byte| is_escaped(*byte)) {
+                let out = escaped.get_or_insert_with(|| bytes[..start].to_vec());
+                escape_target(&rest[..used], in_target, out);
+            } else if let Some(out) = &mut escaped {
+                out.extend_from_slice(&rest[..used]);
+            }
+            start += used;
         }
+        if let Some(out) = &mut escaped {
+            out.extend_from_slice(&bytes[start..]);
+        }
+        escaped
     }
 
     fn skip(&mut self, left: u64, available: usize) -> usize {
@@ -152,6 +171,21 @@ impl Scanner {
     }
 }
 
+fn is_escaped(byte: u8) -> bool {
+    b"#<>\"`".contains(&byte)
+}
+
+/// Escapes a part of a request line after its first space; `in_target` if that came before.
+fn escape_target(line: &[u8], mut in_target: bool, out: &mut Vec<u8>) {
+    for &byte in line {
+        match in_target && is_escaped(byte) {
+            true => out.extend_from_slice(format!("%{byte:02X}").as_bytes()),
+            false => out.push(byte),
+        }
+        in_target |= byte == b' ';
+    }
+}
+
 /// The size of a chunk, in hexadecimal digits before its extensions.
 fn chunk_size(line: &[u8]) -> Option<u64> {
     let end = line.iter().position(|byte| !byte.is_ascii_hexdigit()).unwrap_or(line.len());
@@ -164,9 +198,18 @@ impl<S: AsyncRead + Unpin> AsyncRead for Scanned<S> {
         context: &mut Context,
         into: &mut ReadBuf,
     ) -> Poll<io::Result<()>> {
-        let before = into.filled().len();
-        ready!(Pin::new(&mut self.inner).poll_read(context, into))?;
-        self.scanner.scan(&into.filled()[before..]);
+        if self.pending.is_empty() {
+            let before = into.filled().len();
+            ready!(Pin::new(&mut self.inner).poll_read(context, into))?;
+            let Some(escaped) = self.scanner.scan(&into.filled()[before..]) else {
+                return Poll::Ready(Ok(()));
+            };
+            into.set_filled(before);
+            self.pending = escaped;
+        }
+        let fits = self.pending.len().min(into.remaining());
+        into.put_slice(&self.pending[..fits]);
+        self.pending.drain(..fits);
         Poll::Ready(Ok(()))
     }
 }
@@ -207,7 +250,7 @@ mod tests {
         let bytes = requests.concat();
         for size in [1, 2, 3, 7, bytes.len()] {
             let mut scanner = Scanner { max_head: 1024, ..Scanner::default() };
-            bytes.as_bytes().chunks(size).for_each(|chunk| scanner.scan(chunk));
+            bytes.as_bytes().chunks(size).for_each(|chunk| drop(scanner.scan(chunk)));
             assert_eq!(scanner.ambiguous.is_set(), expected, "{requests:?} in pieces of {size}");
         }
     }
@@ -230,6 +273,25 @@ mod tests {
             check(&[PLAIN, CHUNKED, SIZED, PLAIN, both], true);
             let trailer = CHUNKED.replace("0\r\n\r\n", "0\r\nx: a\n\nb\r\n\r\n");
             check(&[&trailer, both], true);
+        }
+    }
+
+    #[test]
+    fn targets_are_escaped_and_nothing_else() {
+        let odd = "G#T /a#b?c=<#>\"` HTTP/1.1\r\nx: #\r\n\r\n";
+        let escaped = "G#T /a%23b?c=%3C%23%3E%22%60 HTTP/1.1\r\nx: #\r\n\r\n";
+        let hidden = format!("POST / HTTP/1.1\r\ncontent-length: {}\r\n\r\n{odd}", odd.len());
+        let (sent, expected) = (
+            [SIZED, odd, &hidden, odd, CHUNKED].concat(),
+            [SIZED, escaped, &hidden, escaped, CHUNKED].concat(),
+        );
+        for size in [1, 2, 3, 7, sent.len()] {
+            let mut scanner = Scanner { max_head: 1024, ..Scanner::default() };
+            let mut found = Vec::new();
+            for chunk in sent.as_bytes().chunks(size) {
+                found.extend(scanner.scan(chunk).unwrap_or_else(|| chunk.to_vec()));
+            }
+            assert_eq!(String::from_utf8(found).unwrap(), expected, "in pieces of {size}");
         }
     }
 

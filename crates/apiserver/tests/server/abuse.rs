@@ -227,3 +227,26 @@ async fn a_request_that_is_given_up_leaves_nothing_behind() {
     let text = metrics.body.str();
     assert!(text.contains(r#"inflight_requests{request_kind="mutating"} 0"#), "{text}");
 }
+
+#[tokio::test]
+async fn a_hash_is_a_character_of_the_target() {
+    let rig = Rig::new().await;
+    rig.make("a", "").await;
+    let network = Network::start(&rig.server).await;
+    for (method, target, code) in [
+        ("GET", format!("{CONFIG_MAPS}/a"), "200"),
+        ("GET", format!("{CONFIG_MAPS}/a#b"), "404"),
+        ("DELETE", format!("{CONFIG_MAPS}/a#b"), "404"),
+        ("GET", format!("{CONFIG_MAPS}?limit=1#b"), "400"),
+        ("GET", format!("{CONFIG_MAPS}/a`"), "404"),
+        ("GET", format!("{CONFIG_MAPS}/<a>"), "404"),
+    ] {
+        let mut connection = network.connect().await;
+        let request = format!("{method} {target} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        connection.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        let _ = connection.read_to_string(&mut answer).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {code}")), "{method} {target}: {answer}");
+    }
+    rig.get(&format!("{CONFIG_MAPS}/a")).await.expect(200);
+}
