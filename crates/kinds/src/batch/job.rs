@@ -47,6 +47,10 @@ pub(super) fn default_spec(spec: &mut Value) {
 
 fn prepare(new: &mut Value, old: Option<&Value>, context: &Context) {
     if context.action == Action::Status {
+        // Kubernetes: labels are a default, which whatever is read from the storage has.
+        if inherits_labels(new) {
+            inherit_labels(new);
+        }
         return;
     }
     let inherits = inherits_labels(new);

@@ -18,6 +18,7 @@ impl Decoder<'_> {
             (Shape::Int32 | Shape::Int64, b'-' | b'0'..=b'9') => self.int(ty, slot)?,
             (Shape::Float, b'-' | b'0'..=b'9') => self.float(ty, slot)?,
             (Shape::Bytes, b'"') => self.bytes(slot)?,
+            (Shape::Bytes, b'[') => self.byte_list(slot)?,
             (Shape::Time | Shape::MicroTime | Shape::Duration, b'"') => self.moment(ty, slot)?,
             (Shape::Quantity, _) => self.quantity(first, slot)?,
             (Shape::IntOrString, b'"') => *slot = Value::String(self.scanner.string()?),
@@ -72,6 +73,33 @@ impl Decoder<'_> {
             Ok(bytes) => *slot = STANDARD.encode(bytes).into(),
             Err(error) => self.fail(base64_error(&plain, error)),
         }
+        Ok(())
+    }
+
+    /// Go reads bytes from a list of small numbers, too.
+    fn byte_list(&mut self, slot: &mut Value) -> Result<(), SyntaxError> {
+        let mut bytes = Vec::new();
+        self.scanner.open_list()?;
+        while self.scanner.item()? {
+            match self.scanner.peek()? {
+                b'-' | b'0'..=b'9' => {
+                    let literal = self.scanner.number()?;
+                    match literal.parse::<u8>() {
+                        Ok(byte) => bytes.push(byte),
+                        Err(_) => self.mismatch(format_args!("number {literal}"), "uint8"),
+                    }
+                }
+                b'n' => {
+                    self.scanner.null()?;
+                    bytes.push(0);
+                }
+                _ => {
+                    let word = self.skip_word()?;
+                    self.mismatch(word, "uint8");
+                }
+            }
+        }
+        *slot = STANDARD.encode(bytes).into();
         Ok(())
     }
 

@@ -71,7 +71,9 @@ impl Writer<'_> {
             )));
         }
         let metadata = &config["metadata"];
-        if matches!(metadata["managedFields"], Value::List(_)) {
+        // Kubernetes: what is no list of objects counts as none here, and is of a wrong type later.
+        let is_object = |entry: &Value| matches!(entry, Value::Map(_));
+        if matches!(&metadata["managedFields"], Value::List(entries) if entries.iter().all(is_object)) {
             return Err(ApplyError::BadRequest("metadata.managedFields must be nil".into()));
         }
         let Some(complaint) = check(self.schema, config) else { return Ok(()) };

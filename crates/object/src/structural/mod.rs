@@ -32,6 +32,7 @@ pub use field_path::{Place, resolve};
 pub use format::is_known_format;
 pub(crate) use node::{ListType, Node};
 pub use rules::{BUDGET, Rule, Verdict, examine};
+pub use validate::type_name;
 
 use std::sync::OnceLock;
 

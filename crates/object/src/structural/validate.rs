@@ -340,6 +340,11 @@ impl Node {
 }
 
 /// The type and the format that Go's validator sees in a value.
+/// What OpenAPI calls the type of a value.
+pub fn type_name(value: &Value) -> &'static str {
+    go_type(value).0
+}
+
 fn go_type(value: &Value) -> (&'static str, &'static str) {
     match value {
         Value::Null => ("null", ""),

@@ -165,6 +165,8 @@ fn the_wrong_kind_and_owners_are_refused() {
     assert_eq!(refused("apiVersion", ""), "invalid object type: /, Kind=Thing");
     let owners = story.refused("me", r#"{"metadata":{"managedFields":[]}}"#);
     assert_eq!(owners, "metadata.managedFields must be nil");
+    let odd = story.refused("me", r#"{"metadata":{"managedFields":["x"]}}"#);
+    assert!(odd.contains("managedFields[0]: expected map, got &{x}"), "{odd}");
 }
 
 #[track_caller]

@@ -4,9 +4,10 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use mizzen_object::schema::Struct;
-use mizzen_object::structural::{BUDGET, Structural};
-use mizzen_object::{Map, Path, Value, Violation, Violations};
+use mizzen_object::structural::{BUDGET, Structural, type_name};
+use mizzen_object::{Map, Path, Reason, Value, Violation, Violations, json};
 
+use super::openapi::TYPES;
 use super::shown::sorted;
 use super::walk;
 
@@ -124,6 +125,13 @@ impl Checker {
             }
         }
         let before = violations.0.len();
+        // Kubernetes: a value is not of a type that does not exist.
+        let unknown = schema["type"].str();
+        if !unknown.is_empty() && !TYPES.contains(&unknown) {
+            let found = json::quote(type_name(default));
+            let message = format!("Invalid value: {found}:  in body must be of type {unknown}: {found}");
+            violations.push(Reason::TypeInvalid, path, message);
+        }
         let plain = Structural::compile(&without_unions(schema), false);
         plain.validate_at(default, &path.to_string(), violations);
         if compiled.has_rules() && violations.0.len() == before {

@@ -5,7 +5,7 @@ use mizzen_object::{Path, Value, Violations};
 use super::cost::{self, Costs};
 use super::{Options, expressions, list};
 
-const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
+pub(super) const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
 /// Whether a schema has a type that there is, or none.
 pub(super) fn has_known_type(schema: &Value) -> bool {
