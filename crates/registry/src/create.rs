@@ -64,6 +64,7 @@ impl Registry {
     ) -> Result<Object, Refusal> {
         let violations = resource.judge_and_convert(&mut object);
         let kind = resource.judged();
+        let has_prefix = !object["metadata"]["generateName"].is_empty();
         let generated = self.generate_name(kind, object.entry("metadata"));
         let key = Key::new(namespace, object["metadata"]["name"].str());
         let version = object["metadata"]["resourceVersion"].clone();
@@ -102,8 +103,13 @@ impl Registry {
                 if let Some(there) = there {
                     status = exists(status, &there);
                 }
-                let taken = generated && status.reason == "AlreadyExists";
-                Err(if taken { Refusal::NameTaken(status) } else { Refusal::Final(status) })
+                let taken = has_prefix && status.reason == "AlreadyExists";
+                Err(match taken && generated {
+                    true => Refusal::NameTaken(status),
+                    // Kubernetes: a prefix is blamed, though the name is not made of it (rest.CheckGeneratedNameError).
+                    false if taken => Refusal::Final(Refusal::NameTaken(status).into_status()),
+                    false => Refusal::Final(status),
+                })
             }
         }
     }
@@ -140,7 +146,7 @@ impl Refusal {
             Refusal::Final(status) => status,
             Refusal::NameTaken(mut status) => {
                 status.message += ", the server was not able to generate a unique name for the object";
-                status
+                Status { retry_after: Some(1), ..status }
             }
         }
     }

@@ -102,7 +102,9 @@ impl Registry {
         }
         let mut draft = change.apply(None).await?;
         check_new(resource, key, &draft["metadata"], options)?;
-        draft.entry("metadata").remove("resourceVersion");
+        if !options.dry_run {
+            draft.entry("metadata").remove("resourceVersion");
+        }
         let create =
             CreateOptions { user: options.user.clone(), dry_run: options.dry_run, applies: options.applies };
         let object = self.create(resource, &key.namespace, draft, &create, gate, warnings).await?;
@@ -202,12 +204,12 @@ fn check_preconditions(
 ) -> Result<(), Status> {
     let kind = resource.kind();
     let (new, old) = (&new["metadata"], &old["metadata"]);
+    check_uid(resource, key, new, old, options)?;
     let version = new["resourceVersion"].str();
     let number = parse_version(version).map_err(|error| Status::unknown(error.to_string()))?;
     if number == 0 && kind.rules.conditional_update {
         return Err(unconditional(resource, key));
     }
-    check_uid(resource, key, new, old, options)?;
     if number != 0 && version != old["resourceVersion"].str() {
         return Err(Status::conflict(&kind.resource(), &key.name, MODIFIED));
     }
@@ -216,8 +218,9 @@ fn check_preconditions(
 
 /// Refuses what cannot be created by an update. Kubernetes: a version must be a number, and counts for nothing.
 fn check_new(resource: &Resource, key: &Key, new: &Value, options: &UpdateOptions) -> Result<(), Status> {
+    check_uid(resource, key, new, &Value::Null, options)?;
     parse_version(new["resourceVersion"].str()).map_err(|error| Status::unknown(error.to_string()))?;
-    check_uid(resource, key, new, &Value::Null, options)
+    Ok(())
 }
 
 fn check_uid(

@@ -109,10 +109,13 @@ async fn routed(
         // Kubernetes: a patch that cannot be read comes before an answer that cannot be written (handlers/patch.go).
         patch::media_type(request, resource)?;
     }
-    if !resource.is_custom() {
+    let accept = accept(resource, request, path, verb);
+    // Kubernetes: what go-restful refuses does not get as far as the warning.
+    let is_routed = !matches!(&accept, Err(refusal) if refusal.message.starts_with("406: "));
+    if !resource.is_custom() && is_routed {
         warn_of_deprecation(request, resource, notes);
     }
-    let accept = accept(resource, request, path, verb)?;
+    let accept = accept?;
     let until = Instant::now() + PATIENCE;
     let call = Call { server, request, path, resource, accept, notes, until };
     let outcome = call.dispatch(verb).await;

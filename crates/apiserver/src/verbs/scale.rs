@@ -346,9 +346,11 @@ impl Rescale<'_> {
 
     fn patched(&self, form: patch::Form, current: &Value) -> Result<Value, Status> {
         let version = ScaleVersion::of(self.call);
-        let before = self.before(current);
+        let mut before = self.before(current);
+        let owners = self.scale_owners(current, &self.replicas()).to_scale();
+        before.entry("metadata").set("managedFields", owners);
         let mut scale = match form {
-            patch::Form::Apply => self.applied(current, before)?,
+            patch::Form::Apply => self.applied(&before)?,
             _ => {
                 let body = &self.call.request.body;
                 let mut before = version.to_version(&before);
@@ -383,17 +385,14 @@ impl Rescale<'_> {
         )
     }
 
-    fn applied(&self, current: &Value, mut before: Value) -> Result<Value, Status> {
+    fn applied(&self, before: &Value) -> Result<Value, Status> {
         let (mut config, complaint) = apply::config(self.call)?;
         // All versions have the one field that can be applied.
         if config["apiVersion"].str() == ScaleVersion::of(self.call).gvk.api_version() {
             config.set("apiVersion", scale_kind().api_version());
         }
-        before
-            .entry("metadata")
-            .set("managedFields", self.scale_owners(current, &self.replicas()).to_scale());
         let root = &self.call.server.types.scale;
-        let applied = Owning::new(self.call).apply_as(&scale_kind(), root, Some(&before), &config)?;
+        let applied = Owning::new(self.call).apply_as(&scale_kind(), root, Some(before), &config)?;
         apply::check_repeated(self.call, complaint.as_deref(), self.strictness)?;
         Ok(applied)
     }
