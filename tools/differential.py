@@ -639,6 +639,7 @@ class Normaliser:
         text = ADDRESS.sub("ADDRESS", SUFFIX.sub("gen-NAME", text))
         text = re.sub(r'(resource ?[vV]ersion:? )"?\d+"?', r"\1RV", text)
         text = re.sub(r"(current|than|version): \d+", r"\1: RV", text)
+        text = re.sub(r"X509SHA256=[0-9a-f]{64}", "CREDENTIAL", text)
         text = re.sub(r"(in record) \(\d+\)", r"\1 (RV)", text)
         text = re.sub(r'(resourceVersion\\*":\\*")\d+', r"\1RV", text)
         # The name of a scheme depends on how the server was built (-trimpath).
