@@ -164,7 +164,8 @@ async fn tunnel(call: &Call<'_>, address: &str, path: &str) -> Result<Answer, St
         return Err(Status::unknown("request connection cannot be hijacked"));
     };
     let outward = outward(call.request, &format!("https://{address}{path}")).map_err(Status::unknown)?;
-    let (target, outward) = (kubelet::target(call.server, address), outward.map(|()| whole(Default::default())));
+    let (target, outward) =
+        (kubelet::target(call.server, address), outward.map(|()| whole(Default::default())));
     let answered = call.server.kubelets.send(&target, outward).await;
     let response =
         answered.map_err(|SendError(why)| Status::unknown(format!("error dialing backend: {why}")))?;

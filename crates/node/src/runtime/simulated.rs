@@ -10,8 +10,8 @@ use mizzen_object::{Str, Value};
 
 use super::http::Site;
 use super::{
-    Connection, Container, ContainerLife, ContainerRuntime, End, Exec, Health, Line, Probe, Sight, State, Stdio,
-    Wish, exec, plain,
+    Connection, Container, ContainerLife, ContainerRuntime, End, Exec, Health, Line, Probe, Sight, State,
+    Stdio, Wish, exec, plain,
 };
 use crate::moment::{Moment, earlier};
 use crate::script::{Change, Exit, Pulls, Run, Script, check_containers};
