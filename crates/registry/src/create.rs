@@ -87,6 +87,7 @@ impl Registry {
             let problem = "resourceVersion should not be set on objects to be created";
             return Err(Status::unknown(problem).into());
         }
+        object.entry("metadata").remove("selfLink");
         resource.to_stored(&mut object).await?;
         let owners = Owners::of(options.applies);
         let place = Place { key: resource.storage_key(&key), replaces: None };
