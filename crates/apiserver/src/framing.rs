@@ -69,6 +69,8 @@ struct Scanner {
     has_request_line: bool,
     length: Option<u64>,
     is_chunked: bool,
+    /// Whether a request asked for another protocol: what follows may be anything, and is not changed.
+    is_upgraded: bool,
     ambiguous: Ambiguous,
 }
 
@@ -78,7 +80,7 @@ impl Scanner {
         let (mut escaped, mut start) = (None, 0);
         while start < bytes.len() && self.at != At::Unscanned {
             let rest = &bytes[start..];
-            let in_request_line = self.at == At::Head && !self.has_request_line;
+            let in_request_line = self.at == At::Head && !self.has_request_line && !self.is_upgraded;
             let in_target = in_request_line && self.line.contains(&b' ');
             let used = match self.at {
                 At::Body(left) | At::Chunk(left) => self.skip(left, rest.len()),
@@ -154,6 +156,8 @@ impl Scanner {
             self.length = Some(value.trim_matches([' ', '\t']).parse().unwrap_or_default());
         } else if name.eq_ignore_ascii_case("transfer-encoding") {
             self.is_chunked = true;
+        } else if name.eq_ignore_ascii_case("upgrade") {
+            self.is_upgraded = true;
         }
     }
 
@@ -291,6 +295,20 @@ mod tests {
             for chunk in sent.as_bytes().chunks(size) {
                 found.extend(scanner.scan(chunk).unwrap_or_else(|| chunk.to_vec()));
             }
+            assert_eq!(String::from_utf8(found).unwrap(), expected, "in pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_escaped_after_an_upgrade() {
+        let odd = "G /a#b HTTP/1.1\r\n";
+        let sent = format!("{odd}Connection: Upgrade\r\nupgrade: websocket\r\n\r\n{odd}\u{1} #<>\n #");
+        let expected = sent.replacen("a#b", "a%23b", 1);
+        for size in [1, 7, sent.len()] {
+            let mut scanner = Scanner { max_head: 1024, ..Scanner::default() };
+            let chunks = sent.as_bytes().chunks(size);
+            let found: Vec<u8> =
+                chunks.flat_map(|chunk| scanner.scan(chunk).unwrap_or_else(|| chunk.to_vec())).collect();
             assert_eq!(String::from_utf8(found).unwrap(), expected, "in pieces of {size}");
         }
     }
