@@ -172,6 +172,7 @@ fn inherit_columns(kinds: &mut [KindData]) {
     for kind in kinds.iter_mut().filter(|kind| kind.columns.is_empty()) {
         let table = kind.stored.as_ref().and_then(|stored| tables.get(stored));
         kind.columns = table.cloned().unwrap_or_default();
+        kind.rules.shown_as_stored = true;
     }
 }
 

@@ -143,6 +143,8 @@ pub struct ScalePaths {
 /// How kinds differ where the machine is the same.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
+    /// Tables show an object as the kind that it is stored as.
+    pub shown_as_stored: bool,
     /// `metadata.generation` counts changes of what the user wants.
     pub generation: bool,
     /// Annotations count as a change of what the user wants.

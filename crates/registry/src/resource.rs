@@ -178,9 +178,12 @@ impl Resource {
         }
     }
 
-    /// An object of this version as it is kept, with its kind there, if that is another version.
+    /// An object of this version as it is kept, with its kind there, if tables show that one.
     pub fn as_kept(&self, object: &Value) -> Option<(&Kind, Value)> {
         let Versions::Hub(hub) = &self.0.versions else { return None };
+        if !self.kind().rules.shown_as_stored {
+            return None;
+        }
         let mut object = object.clone();
         self.to_hub(&mut object);
         Some((hub, object))

@@ -167,7 +167,7 @@ fn own_metadata(objects: &[Object], out: &mut Vec<u8>) {
     json::write(&metadata, out);
 }
 
-/// The cells of an object's row, whatever its version: those of the version in which it is kept.
+/// The cells of an object's row: those of the version in which it is kept, unless its own version has a table.
 pub(crate) fn row(resource: &Resource, object: &Value, now: i64) -> Vec<Value> {
     match resource.as_kept(object) {
         Some((kind, object)) => built_in_row(kind, &object, now),
