@@ -193,8 +193,8 @@ mod tests {
                 "cannot set feature gate GitRepoVolumeDriver to true, feature is locked to false",
             ),
             (
-                "PortForwardWebsockets=true",
-                "cannot set feature gate PortForwardWebsockets to true, this feature is not available here",
+                "WatchListClient=true",
+                "cannot set feature gate WatchListClient to true, this feature is not available here",
             ),
         ] {
             assert_eq!(feature_gates(text).unwrap_err(), expected);

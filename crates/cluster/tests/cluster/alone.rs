@@ -78,7 +78,9 @@ async fn ask(client: &Client, name: &str, signer: &str) {
     request["status"]["conditions"] =
         json!([{"type": "Approved", "status": "True", "reason": "Test", "message": "why not"}]);
     let path = format!("{REQUESTS}/{name}/approval");
-    client.call("PUT", &path, request.to_string()).await.expect(200);
+    let approved = client.call("PUT", &path, request.to_string()).await;
+    // The approving controller may have been first.
+    assert!([200, 409].contains(&approved.status), "{}", approved.text());
 }
 
 /// The first state of an object in which a field has a text.
