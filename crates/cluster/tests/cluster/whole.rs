@@ -160,6 +160,9 @@ async fn devices_are_allocated_and_given_back_under_the_roles_of_upstream() {
         timeout(PATIENCE, seen).await.expect("the claim comes to be so");
     };
     until(true, true).await;
+    // Kubernetes: the scheduler leaves an allocation to others if its pod is deleted before it is bound.
+    let mut pods = client.watch(&format!("{PODS}?watch=true&fieldSelector=status.phase=Running")).await;
+    timeout(PATIENCE, pods.next()).await.expect("the pod runs").unwrap();
     client.call("DELETE", &format!("{PODS}/p?gracePeriodSeconds=0"), "").await.expect(200);
     until(false, false).await;
     process.stop().await;
