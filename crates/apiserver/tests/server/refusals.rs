@@ -278,6 +278,21 @@ async fn old_versions_are_warned_of_in_any_answer() {
 }
 
 #[tokio::test]
+async fn metadata_of_an_embedded_object_is_refused_in_the_name_of_the_whole() {
+    let rig = Rig::new().await;
+    let definition = r#"{"metadata":{"name":"foos.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
+        "names":{"plural":"foos","kind":"Foo"},"versions":[{"name":"v1","served":true,"storage":true,
+        "schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{"t":{
+        "type":"object","x-kubernetes-embedded-resource":true,"x-kubernetes-preserve-unknown-fields":true}}}}}}}]}}"#;
+    rig.post(DEFINITIONS, definition).await.expect(201);
+    let labels = r#"{"t":{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"a":1}}}}"#;
+    let expected = "Foo in version \"v1\" cannot be handled as a Foo: spec.t.metadata: Invalid value: \
+                    {\"labels\":{\"a\":1}}: json: cannot unmarshal number into Go struct field ObjectMeta.labels \
+                    of type string";
+    check(&rig.post(FOOS, &foo("v1", "a", labels)).await, 400, expected);
+}
+
+#[tokio::test]
 async fn a_custom_object_is_a_map_before_it_is_of_a_kind() {
     let rig = with_foo().await;
     let unrecognized = |body: &str| {

@@ -60,18 +60,18 @@ fn shape(ty: &Struct, rest: &Structural, object: &mut Map) -> Result<Vec<String>
     }
     let mut value = Value::Map(std::mem::take(object));
     // Kubernetes: the schema is that of the kind; what says that it is of another is left alone.
-    if !ty.is_of(value["apiVersion"].str(), value["kind"].str()) {
-        let Value::Map(map) = value else { unreachable!("an object is a map") };
-        *object = map;
-        return Ok(unknown);
+    let mut coerced = Ok(Vec::new());
+    if ty.is_of(value["apiVersion"].str(), value["kind"].str()) {
+        unknown.extend(rest.prune(&mut value));
+        if let Some(object_meta) = object_meta {
+            coerced = rest.coerce(&mut value, object_meta);
+        }
     }
-    unknown.extend(rest.prune(&mut value));
-    if let Some(object_meta) = object_meta {
-        unknown.extend(rest.coerce(&mut value, object_meta)?);
-    }
+    // What cannot be coerced is shown in the error.
     if let Value::Map(map) = value {
         *object = map;
     }
+    unknown.extend(coerced?);
     Ok(unknown)
 }
 
