@@ -36,10 +36,16 @@ pub fn is_identifier(name: &str) -> bool {
         && !RESERVED.contains(&name)
 }
 
+/// The identifier for a reserved word. Kubernetes: such a field is found by the word itself, too, as no identifier but a
+/// part of a selection (apiserver/pkg/cel/types.go).
+pub(super) fn escape_reserved(name: &str) -> Option<Str> {
+    RESERVED.contains(&name).then(|| format!("__{name}__").into())
+}
+
 /// The identifier for a name; `None` if there is none.
 pub fn escape(name: &str) -> Option<Str> {
-    if RESERVED.contains(&name) {
-        return Some(format!("__{name}__").into());
+    if let Some(reserved) = escape_reserved(name) {
+        return Some(reserved);
     }
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '/');
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) || !name.chars().all(plain) {

@@ -112,7 +112,8 @@ impl Shape {
     pub(super) fn field<'a>(&'a self, map: &'a object::Map, name: &str) -> Option<Outcome<'a>> {
         match &self.form {
             Form::Object(_, fields) => {
-                let field = fields.get(name)?;
+                let reserved = || fields.get(&escape::escape_reserved(name)?);
+                let field = fields.get(name).or_else(reserved)?;
                 // Kubernetes: a field of an object that is null is not there.
                 let value = map.get(&field.name).filter(|value| !value.is_null())?;
                 Some(read(value, &field.shape))

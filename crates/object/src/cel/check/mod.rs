@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::ast::{Comprehension, Entry, Expr, ExprKind, FieldEntry, Id, Literal};
 use super::environment::{ANY_OTHER, Environment};
+use super::escape::escape_reserved;
 use super::function::Overload;
 use super::parse::{Issue, Parsed};
 use super::types::Type;
@@ -208,7 +209,8 @@ impl Checker<'_> {
             self.report(id, format!("unexpected failed resolution of '{object}'"));
             return Type::Error;
         };
-        match fields.get(field).or_else(|| fields.get(ANY_OTHER)) {
+        let reserved = || fields.get(&escape_reserved(field)?);
+        match fields.get(field).or_else(reserved).or_else(|| fields.get(ANY_OTHER)) {
             Some(kind) => kind.clone(),
             None => {
                 self.report(id, format!("undefined field '{field}'"));

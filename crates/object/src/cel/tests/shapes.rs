@@ -63,6 +63,9 @@ fn fields_have_their_types() {
 fn names_are_escaped() {
     check("self.x__dash__y + self.__namespace__", "dashns");
     check("has(self.x__dash__y)", "true");
+    // A reserved word is no identifier, but may follow a dot.
+    check("self.namespace + (has(self.namespace) ? self.?namespace.orValue('') : '')", "nsns");
+    check("self.package", "ERROR: <input>:1:5: undefined field 'package'");
 }
 
 #[test]
