@@ -81,7 +81,7 @@ impl Registry {
         // Kubernetes: only the storage minds a version, and a dry run does not get there.
         if options.dry_run {
             object.entry("metadata").set("resourceVersion", version);
-            return self.pretend(resource, &key, object);
+            return self.pretend(resource, &key, object).await;
         }
         if parse_version(version.str()).is_ok_and(|version| version != 0) {
             let problem = "resourceVersion should not be set on objects to be created";
@@ -115,11 +115,12 @@ impl Registry {
         }
     }
 
-    fn pretend(&self, resource: &Resource, key: &Key, mut object: Value) -> Result<Object, Refusal> {
+    async fn pretend(&self, resource: &Resource, key: &Key, mut object: Value) -> Result<Object, Refusal> {
         if let Some(record) = resource.record(key) {
             let status = Status::already_exists(&resource.kind().resource(), &key.name);
             return Err(exists(status, &record).into());
         }
+        resource.through_storage(&mut object).await?;
         resource.from_hub(&mut object);
         Ok(Object::unstored(encode::plain(resource.kind(), &mut object).into()))
     }

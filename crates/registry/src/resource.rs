@@ -170,6 +170,16 @@ impl Resource {
         Ok(())
     }
 
+    /// Makes of an object what it would be if it were stored and read again. Kubernetes: so does a dry run
+    /// (registry/generic/registry/dryrun.go).
+    pub(crate) async fn through_storage(&self, value: &mut Value) -> Result<(), Status> {
+        if let Versions::Equals(convert) = &self.0.versions {
+            let stored = convert.write(std::mem::take(value), &self.0.kind).await?;
+            *value = convert.read(vec![stored], &self.0.kind).await?.pop().unwrap_or_default();
+        }
+        Ok(())
+    }
+
     /// A stored object as the one with which a judged one is compared.
     pub(crate) fn judged_value(&self, object: &Object) -> Value {
         match (&self.0.versions, object.record()) {

@@ -153,7 +153,14 @@ impl Registry {
         gate.check(Some(&new), Some(&old)).await?;
 
         let gone = is_finished(resource, &new, &old);
-        let seen = (gone || options.dry_run).then(|| pretend(resource, new.clone(), &old));
+        let mut seen = None;
+        if gone || options.dry_run {
+            let mut written = new.clone();
+            if options.dry_run {
+                resource.through_storage(&mut written).await?;
+            }
+            seen = Some(pretend(resource, written, &old));
+        }
         resource.to_stored(&mut new).await?;
         let owners = Owners::of(options.applies);
         let stored_at = Place { key: resource.storage_key(key), replaces: Some(record.revision) };

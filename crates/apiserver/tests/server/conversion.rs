@@ -176,3 +176,26 @@ async fn a_webhook_that_is_not_there_fails_its_own_versions_only() {
     rig.post(FOOS_V2, &foo("v2", "two", "{}")).await.expect(500);
     rig.get(DEFINITIONS).await.expect(200);
 }
+
+#[tokio::test]
+async fn versions_without_a_webhook_have_what_both_know() {
+    let rig = Rig::new().await;
+    let text = r#"{"type":"string"}"#;
+    let v1 = format!(
+        r#"{{"a":{text},"d":{{"type":"string","default":"dd"}},"n":{{"type":"string","nullable":true}}}}"#
+    );
+    let v2 = format!(r#"{{"a":{text},"b":{text},"d":{text},"n":{text}}}"#);
+    define(&rig, &definition(vec![version("v1", true, &v1), version("v2", false, &v2)])).await;
+    let spec = |object: &Value| json::to_string(&object["spec"]);
+
+    let dry = rig.post(&format!("{FOOS_V2}?dryRun=All"), &foo("v2", "one", r#"{"a":"1","b":"2"}"#)).await;
+    assert_eq!(spec(&dry.expect(201).body), r#"{"a":"1","d":"dd"}"#, "as if it were stored and read");
+    rig.post(FOOS, &foo("v1", "two", r#"{"a":"1","n":null}"#)).await.expect(201);
+    let stored = rig.get(&format!("{FOOS}/two")).await.expect(200).body;
+    assert_eq!(spec(&stored), r#"{"a":"1","d":"dd","n":null}"#);
+    let other = rig.get(&format!("{FOOS_V2}/two")).await.expect(200).body;
+    assert_eq!(spec(&other), r#"{"a":"1","d":"dd"}"#, "a null that the version does not allow");
+    let patch = format!("{FOOS_V2}/two?dryRun=All");
+    let dry = rig.patch(&patch, r#"{"spec":{"a":"3","b":"4"}}"#).await.expect(200).body;
+    assert_eq!(spec(&dry), r#"{"a":"3","d":"dd"}"#);
+}

@@ -20,7 +20,7 @@ impl Structural {
 }
 
 /// Takes out nulls where the schema allows none and has no default to put in their place.
-fn drop_nulls(value: &mut Value, node: &Node) {
+pub(super) fn drop_nulls(value: &mut Value, node: &Node) {
     match value {
         Value::Map(map) => map.retain(|name, value| match node.member(name) {
             Some(below) if value.is_null() => below.is_nullable() || below.default().is_some(),

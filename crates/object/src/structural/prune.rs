@@ -1,16 +1,20 @@
 //! Taking away what a schema does not declare.
 
+use super::default::drop_nulls;
 use super::{Node, Structural};
 use crate::value::{Map, Value};
 
 impl Structural {
     /// Takes away what is not declared and says what it was, sorted: `spec.x`, `spec.items[0].y`. What says of
-    /// which kind an object is, and its metadata, stay. Nothing happens if the definition keeps everything.
+    /// which kind an object is, and its metadata, stay. Nulls that the schema does not allow go, too, unless a default
+    /// takes their place. Nothing happens if the definition keeps everything.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         if self.preserve {
             return Vec::new();
         }
-        prune(&self.root, object, true)
+        let pruned = prune(&self.root, object, true);
+        drop_nulls(object, &self.root);
+        pruned
     }
 
     /// The same for a value that stands at the root of the schema and need not be an object, such as a default.
