@@ -39,13 +39,14 @@ fn resource(kind: &Kind) -> Value {
 /// The version that clients are told a kind is stored in.
 fn stored(kind: &Kind) -> GroupVersionKind {
     let stored = kind.stored.as_ref().unwrap_or(&kind.gvk).clone();
-    // Kubernetes: definitions are stored in a version that is not served any more (apiextensions' scheme).
-    match (stored.group.as_str(), stored.kind.as_str()) {
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => {
-            GroupVersionKind { version: "v1beta1".into(), ..stored }
-        }
-        _ => stored,
-    }
+    // Kubernetes: these are stored in a version that is not served any more (apiextensions' scheme), or that an older
+    // server can read (pkg/kubeapiserver/default_storage_factory_builder.go).
+    let older = matches!(
+        (stored.group.as_str(), stored.kind.as_str()),
+        ("apiextensions.k8s.io", "CustomResourceDefinition")
+            | ("admissionregistration.k8s.io", "MutatingAdmissionPolicy" | "MutatingAdmissionPolicyBinding")
+    );
+    if older { GroupVersionKind { version: "v1beta1".into(), ..stored } } else { stored }
 }
 
 /// Whatever is kept can be watched; reviews and computed objects cannot.
