@@ -87,8 +87,11 @@ fn condition(request: &Request, tag: &str, modified: i64, is_read: bool) -> Cond
         true => date("if-unmodified-since").is_none_or(|date| modified <= date),
         false => tags(&wanted).any(|wanted| wanted == "*" || wanted == tag),
     };
+    // Go compares seconds. What has no tag is written anew for each request, and may differ within the second: clients
+    // that keep it (kubectl the index of OpenAPI) would miss a definition that was made meanwhile.
+    let is_older = |date: i64| if tag.is_empty() { modified < date } else { modified <= date };
     let is_known = match known.is_empty() {
-        true => is_read && date("if-modified-since").is_some_and(|date| modified <= date),
+        true => is_read && date("if-modified-since").is_some_and(is_older),
         false => tags(&known).any(|known| known == "*" || known.trim_start_matches("W/") == tag),
     };
     match is_known {
