@@ -1,5 +1,5 @@
 //! Kinds that objects may say they are of although the server does not serve them: they were served once, are not yet, or
-//! are no resources. A client that sends one is told so, instead of that the kind does not exist.
+//! are no resources. A client that sends one gets an error of its own, not that the kind does not exist.
 
 use std::sync::LazyLock;
 

@@ -84,7 +84,7 @@ fn check_size(kind: &Kind, value: &Value, draft: &Draft, place: &Place) -> Resul
 }
 
 /// The length of the transaction that writes a value: a comparison of the key's revision, the write, and the read that
-/// is made instead if somebody else was faster.
+/// is made instead if another write was faster.
 fn transaction_bytes(value: usize, place: &Place) -> usize {
     let key = field_bytes(place.key.len());
     let revision = place.replaces.map_or(0, |revision| revision.0);

@@ -50,7 +50,7 @@ pub(crate) fn config(call: &Call) -> Result<(Value, Option<String>), Status> {
 }
 
 /// Refuses keys that come twice where fields are validated strictly, or warns of them. Kubernetes: that comes after the
-/// merge, so that what the schema does not have is told first, and alone (`applyPatcher` in handlers/patch.go).
+/// merge, so that unknown fields are reported first, and alone (`applyPatcher` in handlers/patch.go).
 pub(super) fn check_repeated(
     call: &Call,
     complaint: Option<&str>,

@@ -9,7 +9,7 @@ use crate::server::Inner;
 /// Kubernetes: where a kubelet listens if its node does not say.
 const KUBELET_PORT: i64 = 10250;
 
-/// Which container is meant. Whoever does not say can only mean the only one.
+/// The container that a request names. A request that names none means the only one.
 pub(super) fn container<'a>(pod: &'a Value, asked: &'a str) -> Result<&'a str, Status> {
     let (spec, pod_name) = (&pod["spec"], pod["metadata"]["name"].str());
     let lists = ["initContainers", "containers", "ephemeralContainers"];

@@ -213,7 +213,7 @@ fn pod(call: &Call, name: &str) -> Result<Value, Status> {
     Ok(call.server.registry.get(&pods, &Key::new(&call.path.namespace, name), "")?.value())
 }
 
-/// The pod behind an address. Kubernetes: requests are passed on to pods alone, so that nobody can name other addresses.
+/// The pod behind an address. Kubernetes: requests are passed on to pods alone, so that a client cannot reach other addresses.
 fn endpoint(call: &Call, address: &Value) -> Option<Value> {
     let target = &address["targetRef"];
     if target["namespace"].str() != call.path.namespace {

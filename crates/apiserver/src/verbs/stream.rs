@@ -171,7 +171,7 @@ async fn tunnel(call: &Call<'_>, address: &str, path: &str) -> Result<Answer, St
         answered.map_err(|SendError(why)| Status::unknown(format!("error dialing backend: {why}")))?;
     match response.status().as_u16() {
         101 => Ok(join(response, Some(client), call.request.record.clone())),
-        // What the kubelet refuses is told in its own words.
+        // The client gets the kubelet's own error.
         400.. => {
             let (mut head, body) = response.into_parts();
             hop::strip(&mut head.headers);

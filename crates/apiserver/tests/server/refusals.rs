@@ -1,4 +1,4 @@
-//! What is told of a write that is refused: tables of verb, kind and wrong input, as v1.36.4 answers them.
+//! Errors of refused writes: tables of verb, kind and wrong input, as v1.36.4 answers them.
 
 use std::fmt::Write as _;
 
@@ -77,7 +77,7 @@ async fn samples(rig: &Rig) -> Vec<Sample> {
     samples
 }
 
-/// The fields of metadata that are refused, in the order in which that is told.
+/// The fields of metadata that are refused, in the order of the causes.
 fn refused_fields(reply: &Reply) -> String {
     if reply.status != 422 {
         return reply.status.to_string();

@@ -3,7 +3,7 @@
 use clap::Args;
 use mizzen_object::address::Block;
 
-/// Ranges for documentation, which nobody routes (RFC 5737, RFC 3849).
+/// Ranges for documentation, which are never routed (RFC 5737, RFC 3849).
 const DOCUMENTATION: [&str; 2] = ["192.0.2.0/24", "2001:db8::/64"];
 
 /// The argument of the simulated cloud.

@@ -40,7 +40,7 @@ pub use status::{ComponentStatus, LeaderElectionCheck, Ping, ShutdownCheck, Sync
 /// How long requests under way may take when the component stops.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What a component serves, and to whom.
+/// What a component serves, and how it authenticates and authorizes clients.
 pub struct ComponentServer {
     /// What it shows.
     pub status: ComponentStatus,

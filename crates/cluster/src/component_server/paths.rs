@@ -3,7 +3,7 @@
 use mizzen_apiserver::access::{Attributes, Authorizer, Decision, Reason, Target};
 use mizzen_registry::Future;
 
-/// Allows non-resource paths, whoever asks. Kubernetes: apiserver/pkg/authorization/path.
+/// Allows non-resource paths to every user. Kubernetes: apiserver/pkg/authorization/path.
 #[derive(Debug)]
 pub struct AlwaysAllowPaths(Vec<String>);
 

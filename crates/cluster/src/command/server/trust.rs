@@ -55,7 +55,7 @@ impl TrustArgs {
         Ok(trust)
     }
 
-    /// Whom a component trusts: each authority is that of a file or else the one that the server publishes. Kubernetes:
+    /// The authorities that a component trusts: each is that of a file or else the one that the server publishes. Kubernetes:
     /// server/options/authentication.go, DelegatingAuthenticationOptions.
     pub fn delegated(&self, published: Option<&Trusted>) -> Result<Trust, ComposeError> {
         let published = published.cloned().unwrap_or_default();

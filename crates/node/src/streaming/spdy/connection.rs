@@ -223,7 +223,7 @@ impl<R: AsyncRead> Reader<'_, R> {
         }
         let _ = self.frames.send(Outgoing::Reply { id }).await;
         let output = Output::spdy(id, self.frames.clone(), place);
-        // Where nobody takes streams any longer, this one ends at once.
+        // Once streams are no longer accepted, a new one ends at once.
         let _ = self.opened.send(Stream { id, headers, input, output }).await;
         Ok(())
     }

@@ -56,7 +56,7 @@ pub enum ConnectionError {
 }
 
 impl ConnectionError {
-    /// The status with which the client is told.
+    /// The status of the close frame.
     pub fn status(&self) -> u16 {
         match self {
             ConnectionError::MessageTooLarge(_) => TOO_LARGE,
